@@ -1,0 +1,55 @@
+"""loomnb: workflows that run, ask and remember in a notebook. `import loomnb as loom`.
+
+The front door: names only, each loaded when it is first used, so that importing loomnb costs nothing and DuckDB loads at the
+first `open`. `__init__.pyi` says the same to type checkers; tests/test_door.py keeps the two equal.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_ERRORS = (
+    "AnswerInvalid AnswerRefused ArgsInvalid Bug Conflict DefinitionError LoomError MoveTimedOut NoFrontEnd NotFound NotJson "
+    "OwnershipLost ReadOnly Refused RunFailed SchemaValidationError StoreBusy StoreClosed StoreDamaged WorldFailed WouldDeadlock"
+)
+_ASKS = (
+    "Answers Ask Confirmation Option Question user_answer_confirmation_schema user_answer_questions_schema "
+    "user_ask_confirmation_schema user_ask_questions_schema"
+)
+_DOCUMENTS = (
+    "DocumentEntity DocumentOptions DocumentSaveOptions DocumentStore ErrorDocument MarkdownDocument MessageDocument "
+    "PlainDocument document"
+)
+_RUNTIME = "Event Failure HistoryEntry Run RunContext RunView Status TransitionInput"
+_WORKFLOWS = "BaseWorkflow TransitionOptions guard transition workflow"
+_STUDIO = "AskRun Loom Pending PendingAsk answers ask_questions close confirm pending restore run runs snapshot sql start"
+
+_WHERE: dict[str, tuple[str, str]] = {
+    **{name: ("loomnb.errors", name) for name in _ERRORS.split()},
+    **{name: ("loomnb.asks", name) for name in _ASKS.split()},
+    **{name: ("loomnb.documents", name) for name in _DOCUMENTS.split()},
+    **{name: ("loomnb.runtime", name) for name in _RUNTIME.split()},
+    **{name: ("loomnb.workflows", name) for name in _WORKFLOWS.split()},
+    **{name: ("loomnb.studio", name) for name in _STUDIO.split()},
+    "Relation": ("loomnb.store", "Relation"),
+    "open": ("loomnb.studio", "open_store"),
+}
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605  # a list of names, made from the one table above
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module, attribute = _WHERE[name]
+    except KeyError:
+        raise AttributeError(f"module 'loomnb' has no attribute {name!r}") from None
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_WHERE])

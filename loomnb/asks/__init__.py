@@ -1,0 +1,56 @@
+"""Questions, confirmations and forms as data: request, answer, and the rules that accept an answer. Pure."""
+
+from loomnb.asks.forms import RAW, Choice, Field, Form, Schema, form_of, invalid, payload_of
+from loomnb.asks.model import (
+    Answers,
+    Ask,
+    AskKind,
+    accept_confirmation,
+    accept_questions,
+    check_confirmation,
+    check_questions,
+)
+from loomnb.asks.schemas import (
+    Answered,
+    Confirmation,
+    ConfirmationRequest,
+    Option,
+    Question,
+    Skipped,
+    user_answer_confirmation_schema,
+    user_answer_questions_schema,
+    user_ask_confirmation_schema,
+    user_ask_questions_schema,
+)
+from loomnb.asks.scripted import NOTHING, Script, read_answers
+
+__all__ = [
+    "NOTHING",
+    "RAW",
+    "Answered",
+    "Answers",
+    "Ask",
+    "AskKind",
+    "Choice",
+    "Confirmation",
+    "ConfirmationRequest",
+    "Field",
+    "Form",
+    "Option",
+    "Question",
+    "Schema",
+    "Script",
+    "Skipped",
+    "accept_confirmation",
+    "accept_questions",
+    "check_confirmation",
+    "check_questions",
+    "form_of",
+    "invalid",
+    "payload_of",
+    "read_answers",
+    "user_answer_confirmation_schema",
+    "user_answer_questions_schema",
+    "user_ask_confirmation_schema",
+    "user_ask_questions_schema",
+]

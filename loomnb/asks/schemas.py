@@ -1,0 +1,101 @@
+"""The four IntLoom schemas of questions and confirmations, with their exact rules.
+
+Rules (contracts/blueprints.md §1.9): objects are strict, unknown keys are refused, nothing is coerced, text is kept to the
+letter. Only a given answer needs a character that is not white space. Optional means left out: an explicit null is refused.
+On the JSON side the names are camelCase; in Python they are snake_case, and both are read.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic.alias_generators import to_camel
+
+__all__ = [
+    "Answered",
+    "Confirmation",
+    "ConfirmationRequest",
+    "Option",
+    "Question",
+    "Skipped",
+    "user_answer_confirmation_schema",
+    "user_answer_questions_schema",
+    "user_ask_confirmation_schema",
+    "user_ask_questions_schema",
+]
+
+
+class Shape(BaseModel):
+    """A strict JSON shape: camelCase outside, snake_case inside."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="forbid", strict=True, frozen=True
+    )
+
+    def dump(self) -> dict[str, Any]:
+        """The camelCase JSON of what was given; what was left out stays out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("an answer needs at least one character that is not white space")
+    return text
+
+
+class Option(Shape):
+    """One suggestion for an answer."""
+
+    id: Text
+    label: Text
+    description: str = ""
+
+
+class Question(Shape):
+    """One question. Options are suggestions: any text that is not blank may be the answer."""
+
+    id: Text
+    question: Text
+    is_skippable: bool
+    description: str = ""
+    options: list[Option] = []
+
+
+class Skipped(Shape):
+    """A question that was left out."""
+
+    question_id: Text
+    is_skipped: Literal[True]
+
+
+class Answered(Shape):
+    """A question that was answered."""
+
+    question_id: Text
+    is_skipped: Literal[False]
+    answer: Annotated[str, AfterValidator(_not_blank)]
+
+
+class ConfirmationRequest(Shape):
+    """What is to be confirmed; Markdown."""
+
+    context: Text
+
+
+class Confirmation(Shape):
+    """The verdict on a confirmation."""
+
+    is_confirmed: bool
+    feedback: str = None  # type: ignore[assignment]  # left out is None here, and an explicit null is still refused
+
+
+user_ask_questions_schema: TypeAdapter[list[Question]] = TypeAdapter(Annotated[list[Question], Field(min_length=1)])
+user_answer_questions_schema: TypeAdapter[list[Skipped | Answered]] = TypeAdapter(
+    list[Annotated[Skipped | Answered, Field(discriminator="is_skipped")]]
+)
+user_ask_confirmation_schema: TypeAdapter[ConfirmationRequest] = TypeAdapter(ConfirmationRequest)
+user_answer_confirmation_schema: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)

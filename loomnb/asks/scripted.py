@@ -1,0 +1,89 @@
+"""Answers as data: what `loom.answers(...)` and an answers file hold, and which ask takes which of them.
+
+Shape: definition name (or "*"; questions asked in a cell are under "ask") → question id, wait transition, or a
+confirmation's key (else "confirm") → what `run.answer` takes. A list is one answer per time it is asked, so a payload that
+is itself a list goes inside one. A null skips: a question is skipped, any other ask is left open for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from loomnb.asks.model import Ask
+from loomnb.errors import ArgsInvalid
+
+__all__ = ["NOTHING", "Script", "read_answers"]
+
+NOTHING: Any = type("NOTHING", (), {"__repr__": lambda self: "NOTHING"})()
+"""No scripted answer for this ask."""
+
+
+class Script:
+    """A mapping of answers and how often each was used.
+
+    Raises:
+        ArgsInvalid: the shape is wrong.
+    """
+
+    def __init__(self, mapping: Mapping[str, Any], source: str) -> None:
+        for name, entries in mapping.items():
+            if not isinstance(name, str) or not isinstance(entries, Mapping):
+                raise ArgsInvalid(
+                    f"{source}: {name!r} must map names of questions or wait transitions to answers.",
+                    advice='The shape is {"ask": {"env": "staging"}, "meeting_notes": {"approve": {"ok": True}}}.',
+                )
+        self._mapping = {name: dict(entries) for name, entries in mapping.items()}
+        self._used: dict[tuple[str, str], int] = {}
+        self.source = source
+
+    def _take(self, definition: str, key: str) -> Any:
+        """The next answer under a key and the cell of the count it used, or NOTHING."""
+        for name in (definition, "*"):
+            entries = self._mapping.get(name, {})
+            if key in entries:
+                value = entries[key]
+                if not isinstance(value, list):
+                    return value
+                used = self._used.get((name, key), 0)
+                if used < len(value):
+                    self._used[name, key] = used + 1
+                    return value[used]
+        return NOTHING
+
+    def payload(self, definition: str, ask: Ask) -> Any:
+        """What `run.answer` is given for this ask, or NOTHING. Counts as one time it is asked."""
+        if ask.kind == "questions":
+            found = {q.id: self._take(definition, q.id) for q in ask.questions}
+            return NOTHING if any(v is NOTHING for v in found.values()) else found
+        value = self._take(definition, self.key_of(ask))
+        return NOTHING if value is None else value
+
+    @staticmethod
+    def key_of(ask: Ask) -> str:
+        """The key this ask is answered by; the first question's id for several."""
+        if ask.kind == "questions":
+            return ask.questions[0].id
+        if ask.kind == "confirm":
+            return ask.key or "confirm"
+        return ask.name
+
+
+def read_answers(path: Path) -> Script:
+    """The script of a YAML file.
+
+    Raises:
+        ArgsInvalid: the file is missing, is no YAML, or has another shape.
+    """
+    import yaml  # heavy for what most sessions never use
+
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise ArgsInvalid(f"The answers file {path} cannot be read: {exc.strerror}.", advice="Check LOOMNB_ANSWERS.") from exc
+    except yaml.YAMLError as exc:
+        raise ArgsInvalid(f"The answers file {path} is no YAML: {exc}") from exc
+    if not isinstance(data, Mapping):
+        raise ArgsInvalid(f"The answers file {path} must hold a mapping.", advice="See loom.answers for its shape.")
+    return Script(data, source=path.name)

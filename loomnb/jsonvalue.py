@@ -1,0 +1,283 @@
+"""What a JSON value is here: check it, copy it, freeze it, write it.
+
+Strict on the way in: no NaN, no tuples, no keys that are not text, no dates, no class instances. Nothing is stringified
+for you, because a value that comes back as something else is found only after a restart. A pydantic model is dumped in
+JSON mode.
+
+Freezing copies and checks only what is new: containers that are already frozen are kept as they are. A list that grew at
+its end shares the check of its old part, and remembers what it grew from, so that a run whose state collects n items
+writes O(n) bytes and not O(n²).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias, cast
+
+from loomnb.errors import NotJson, ReadOnly
+
+__all__ = ["FrozenDict", "FrozenList", "Json", "apply", "changes", "dumps", "freeze", "loads", "thaw"]
+
+Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+
+_ADVICE = "State is read-only in a body: write it with self.assign_state(...) or self.set_state(...)."
+
+
+def _refuse(self: object, *_: object, **__: object) -> NoReturn:
+    raise ReadOnly("This value cannot be changed in place.", advice=_ADVICE)
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that cannot be changed. Copies (`copy`, `deepcopy`, `dict(...)`, `{**d}`, `|`) are plain and writable."""
+
+    __slots__ = ("exact",)
+
+    exact: bool
+    """Whether `==` proves equality for it: no number or boolean anywhere inside (1 == 1.0 == True in Python)."""
+
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
+
+    def __copy__(self) -> dict[str, Any]:
+        return dict(self)
+
+    def __deepcopy__(self, memo: object) -> dict[str, Any]:
+        return cast("dict[str, Any]", thaw(self))
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
+class FrozenList(list[Any]):
+    """A list that cannot be changed. Copies (`copy`, `deepcopy`, slices, `[*x]`, `+`) are plain and writable."""
+
+    __slots__ = ("exact", "grown_from")
+
+    exact: bool
+    grown_from: FrozenList | None
+    """The list whose elements are this one's beginning. Forgotten once `changes` has told it."""
+
+    __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse  # type: ignore[assignment]
+    __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
+
+    def __copy__(self) -> list[Any]:
+        return list(self)
+
+    def __deepcopy__(self, memo: object) -> list[Any]:
+        return cast("list[Any]", thaw(self))
+
+    def __reduce__(self) -> Any:
+        return list, (list(self),)
+
+
+def freeze(value: Any, was: Any = None, path: str = "$") -> Any:
+    """A frozen copy of `value`, checked to be JSON.
+
+    Args:
+        value: the value; a pydantic model (also nested) is dumped in JSON mode.
+        was: the frozen value it replaces, if any: a hint that makes a grown list cheap.
+        path: where it stands, for the error message.
+
+    Raises:
+        NotJson: `value` holds something JSON cannot; the message says what and where.
+    """
+    kind = type(value)
+    if value is None or kind is bool or kind is int:
+        return value
+    if kind is str:
+        if not value.isascii():
+            _check_text(value, path)
+        return value
+    if kind is FrozenDict or kind is FrozenList:
+        return value
+    if kind is float:
+        if not math.isfinite(value):
+            raise NotJson(f"{path} is {value!r}: JSON has no such number.", advice="Store None or a text instead.")
+        return value
+    if kind is dict:
+        return _freeze_dict(value, was, path)
+    if kind is list:
+        return _freeze_list(value, was, path)
+    dump = getattr(value, "model_dump", None)
+    if dump is not None and hasattr(kind, "model_fields"):
+        return freeze(dump(mode="json"), was, path)
+    if isinstance(value, FrozenDict):  # the live state of a move: a subclass that its own setters write
+        return _freeze_dict(value, was, path)
+    hint = {
+        "tuple": "use a list",
+        "set": "use a list",
+        "datetime": "use value.isoformat()",
+        "date": "use value.isoformat()",
+        "Decimal": "use str(value) or float(value)",
+        "UUID": "use str(value)",
+        "Path": "use str(value)",
+        "PosixPath": "use str(value)",
+        "bytes": "use base64 text",
+        "ndarray": "use value.tolist()",
+        "DataFrame": "use value.to_dict('records')",
+        "coroutine": "await it first",
+    }.get(kind.__name__, "store the plain values it holds (for an enum: its .value)")
+    raise NotJson(f"{path} is a {kind.__name__}: only JSON values are stored.", advice=f"Fix: {hint}.")
+
+
+def _check_text(value: str, path: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:
+        raise NotJson(f"{path} holds half of a surrogate pair: it is no valid text.") from exc
+
+
+def _is_exact(values: Iterable[Any]) -> bool:
+    return all(v is None or type(v) is str or (type(v) in (FrozenDict, FrozenList) and v.exact) for v in values)
+
+
+def _freeze_dict(value: dict[Any, Any], was: Any, path: str) -> FrozenDict:
+    old: Mapping[str, Any] = was if isinstance(was, FrozenDict) else {}
+    out = {}
+    for key, item in value.items():
+        if type(key) is not str:
+            raise NotJson(f"{path} has the key {key!r}: JSON keys are text.", advice=f"Fix: use {str(key)!r}.")
+        if not key.isascii():
+            _check_text(key, path)
+        out[key] = freeze(item, old.get(key), f"{path}.{key}")
+    frozen = FrozenDict(out)
+    frozen.exact = _is_exact(out.values())
+    return frozen
+
+
+def _freeze_list(value: list[Any], was: Any, path: str) -> FrozenList:
+    if type(was) is FrozenList and was and _begins_with(value, was):
+        tail = [freeze(item, None, f"{path}[{i}]") for i, item in enumerate(value[len(was) :], len(was))]
+        frozen = FrozenList(was)
+        list.extend(frozen, tail)
+        frozen.exact = was.exact and _is_exact(tail)
+        frozen.grown_from = was
+        return frozen
+    frozen = FrozenList(freeze(item, None, f"{path}[{i}]") for i, item in enumerate(value))
+    frozen.exact = _is_exact(frozen)
+    frozen.grown_from = None
+    return frozen
+
+
+def _begins_with(value: list[Any], was: FrozenList) -> bool:
+    """Whether the first elements of `value` are exactly those of `was`.
+
+    List equality runs in C and takes a short cut for identical elements, so it settles most cases in nanoseconds an
+    element. It cannot tell 1 from True or 1.0, so where numbers are about, identity has to confirm it.
+    """
+    n = len(was)
+    if len(value) < n:
+        return False
+    head = value[:n]
+    try:
+        if head != was:
+            return False
+    except Exception:  # an element's own __eq__ raised: it will be refused when it is looked at by itself
+        return False
+    return was.exact or all(map(operator.is_, head, was))
+
+
+def thaw(value: Any) -> Any:
+    """A plain, writable deep copy of a JSON value."""
+    if isinstance(value, dict):
+        return {k: thaw(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [thaw(v) for v in value]
+    return value
+
+
+def _path(parent: str, key: str) -> str | None:
+    """The child's JSON path in DuckDB's notation; None where a key cannot be written in it."""
+    return None if '"' in key or "\\" in key else f'{parent}."{key}"'
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "$") -> list[list[Any]]:
+    """What to do to `old` to get `new`: a list of ["set", path, value], ["add", path, [items]], ["unset", path].
+
+    Both must be frozen. Paths are DuckDB JSON paths, so that a view can replay them with `json_set`. What lists remember
+    of their growth is forgotten here: else every earlier list of a run would stay in memory.
+    """
+    ops: list[list[Any]] = []
+    for key, value in new.items():
+        before = old.get(key)
+        if before is value and (value is not None or key in old):
+            continue
+        where = _path(path, key)
+        if where is None:
+            return _set(path, new)
+        ops.extend(_change(before, value, where) if key in old else _set(where, value))
+    for key in old:
+        if key not in new:
+            where = _path(path, key)
+            if where is None:
+                return _set(path, new)
+            ops.append(["unset", where])
+    return ops
+
+
+def _change(before: Any, value: Any, path: str) -> list[list[Any]]:
+    if type(value) is FrozenList and type(before) is FrozenList:
+        base: FrozenList | None = value
+        while base is not None and base is not before:
+            base = base.grown_from
+        if base is not None:
+            value.grown_from = None
+            return [["add", path, value[len(before) :]]] if len(value) > len(before) else []
+    elif type(value) is FrozenDict and type(before) is FrozenDict and before:
+        return changes(before, value, path)
+    elif type(value) is type(before) and not isinstance(value, (dict, list)) and value == before:
+        return []
+    return _set(path, value)
+
+
+def _set(path: str, value: Any) -> list[list[Any]]:
+    _forget_growth(value)
+    return [["set", path, value]]
+
+
+def _forget_growth(value: Any) -> None:
+    if type(value) is FrozenList:
+        value.grown_from = None
+        for item in value:
+            _forget_growth(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _forget_growth(item)
+
+
+def apply(state: Any, ops: Iterable[Sequence[Any]]) -> Any:
+    """Replay `changes` onto a plain (thawed) value and return it; it may be changed in place."""
+    for op, path, *rest in ops:
+        keys = list(_keys(path))
+        if not keys:
+            state = thaw(rest[0])
+            continue
+        target = state
+        for key in keys[:-1]:
+            target = target[key]
+        if op == "set":
+            target[keys[-1]] = thaw(rest[0])
+        elif op == "add":
+            target[keys[-1]].extend(thaw(rest[0]))
+        else:
+            target.pop(keys[-1], None)
+    return state
+
+
+def _keys(path: str) -> Iterator[str]:
+    yield from (part.removesuffix('"') for part in path[1:].split('."')[1:])
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON text of a value that was checked before."""
+    return _encode(value)
+
+
+def loads(text: str) -> Any:
+    """The plain value of JSON text."""
+    return json.loads(text)

@@ -1,0 +1,23 @@
+"""Identifiers from class names, as the contract derives them."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["humanised", "snake_case"]
+
+
+def snake_case(class_name: str, suffix: str = "") -> str:
+    """`HTTPCallWorkflow` → `http_call` (suffix `_workflow`). A run of capitals is one word; a bare suffix stays.
+
+    Rule: contracts/workflows.md §1.1.
+    """
+    name = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", class_name)
+    name = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name).lower()
+    return name.removesuffix(suffix) if suffix and name != suffix.removeprefix("_") else name
+
+
+def humanised(name: str) -> str:
+    """`confirm_notes` → `Confirm notes`, for a label nobody wrote."""
+    text = name.replace("_", " ").strip()
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,31 @@
+"""Everything visible, as text and as safe static HTML. Pure."""
+
+from loomnb.present.markdown import escape, markdown_html, markdown_safe
+from loomnb.present.story import (
+    STATUS_TEXT,
+    Story,
+    ask_example,
+    ask_plain,
+    document_html,
+    document_kind,
+    path_tail,
+    story_bundle,
+    story_plain,
+)
+from loomnb.present.table import table_html
+
+__all__ = [
+    "STATUS_TEXT",
+    "Story",
+    "ask_example",
+    "ask_plain",
+    "document_html",
+    "document_kind",
+    "escape",
+    "markdown_html",
+    "markdown_safe",
+    "path_tail",
+    "story_bundle",
+    "story_plain",
+    "table_html",
+]

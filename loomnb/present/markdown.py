@@ -1,0 +1,71 @@
+"""Markdown to HTML that cannot run: rendered by markdown-it-py, then cleaned by nh3 against an allow-list.
+
+Every face uses this one function, because a just executed `display(Markdown(...))` or raw text/html does run scripts.
+"""
+
+from __future__ import annotations
+
+import html
+from functools import cache
+from typing import Any
+
+__all__ = ["escape", "markdown_html", "markdown_safe"]
+
+_TAGS = {
+    *"a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img kbd li ol p pre q s span".split(),
+    *"strong sub summary sup table tbody td th thead tr u ul".split(),
+}
+_ATTRIBUTES = {
+    "a": {"href", "title"},
+    "img": {"src", "alt", "title", "width", "height"},
+    "ol": {"start"},
+    "td": {"align", "colspan", "rowspan"},
+    "th": {"align", "colspan", "rowspan"},
+    "code": {"class"},
+}
+
+
+@cache
+def _renderer() -> Any:
+    from markdown_it import MarkdownIt  # 30 ms that only showing something needs
+
+    return MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table", "strikethrough"])
+
+
+def markdown_html(text: str) -> str:
+    """Safe HTML of Markdown text. Images of other sites are left out: showing a document must not call home.
+
+    Args:
+        text: CommonMark with tables; raw HTML in it is kept as far as the allow-list lets it.
+    """
+    import nh3
+
+    return nh3.clean(
+        _renderer().render(text),
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        url_schemes={"http", "https", "mailto", "data"},
+        attribute_filter=_filter,
+        link_rel="noopener noreferrer",
+    ).strip()
+
+
+def _filter(tag: str, attribute: str, value: str) -> str | None:
+    if attribute == "src":
+        return value if value.startswith(("data:image/png;", "data:image/jpeg;", "data:image/gif;", "data:image/webp;")) else None
+    if attribute == "href" and value.strip().lower().startswith("data:"):
+        return None
+    if attribute == "class":
+        return value if value.startswith("language-") else None
+    return value
+
+
+def escape(text: str) -> str:
+    """Text for HTML, also inside a quoted attribute."""
+    return html.escape(text, quote=True)
+
+
+def markdown_safe(text: str) -> str:
+    """Text that shows as itself in Markdown and runs nothing: for names and messages that are not Markdown."""
+    out = "".join("\\" + c if c in "\\`*_{}[]()#+-!|~" else c for c in text)
+    return html.escape(out, quote=False).replace("\n", " ")

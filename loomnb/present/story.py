@@ -1,0 +1,249 @@
+"""A run as text, Markdown and static HTML: the whole story with no kernel and no script.
+
+Deterministic: no ids, no times, no addresses, so that a saved notebook reads well and nbval can compare it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loomnb.asks import Ask
+from loomnb.documents import DocumentEntity
+from loomnb.names import humanised
+from loomnb.present.markdown import escape, markdown_html, markdown_safe
+
+__all__ = ["STATUS_TEXT", "Story", "ask_example",
+    "ask_plain", "document_html", "document_kind", "path_tail", "story_bundle", "story_plain"]
+
+STATUS_TEXT: Mapping[str, str] = {
+    "pending": "about to start",
+    "running": "running",
+    "waiting": "waiting for an answer",
+    "retrying": "will try again by itself",
+    "completed": "completed",
+    "failed": "failed",
+    "canceled": "canceled",
+    "interrupted": "interrupted",
+}
+
+_PATH_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What there is to tell of a run."""
+
+    title: str
+    workflow: str
+    status: str
+    place: str
+    path: tuple[tuple[str, str], ...]
+    documents: tuple[DocumentEntity, ...]
+    asks: tuple[Ask, ...]
+    has_error: bool
+    error_type: str
+    error: str
+    advice: str
+    result: Any
+    notice: str
+
+    @property
+    def error_line(self) -> str:
+        """The error on one line."""
+        return f"{self.error_type}: {self.error}" if self.error_type else self.error
+
+
+def path_tail(path: Sequence[tuple[str, str]], shown: int = _PATH_SHOWN) -> tuple[int, Sequence[tuple[str, str]]]:
+    """How many places are left out, and the last ones: (place, the move that led there)."""
+    more = max(0, len(path) - shown)
+    return more, path[more:]
+
+
+# -- documents ------------------------------------------------------------------------------------
+
+
+def document_kind(entity: DocumentEntity) -> str:
+    """How a document is drawn: message, markdown, plain, error, or json for every other type."""
+    content = entity.content
+    if isinstance(content, Mapping):
+        if entity.document_name == "message" and "role" in content:
+            return "message"
+        if entity.document_name == "markdown" and isinstance(content.get("markdown"), str):
+            return "markdown"
+        if entity.document_name == "plain" and isinstance(content.get("text"), str):
+            return "plain"
+        if entity.document_name == "error" and isinstance(content.get("error"), str):
+            return "error"
+    return "json"
+
+
+def document_html(entity: DocumentEntity) -> str:
+    """A document's content as safe HTML."""
+    content = entity.content
+    match document_kind(entity):
+        case "message":
+            return markdown_html(content.get("text") or "")
+        case "markdown":
+            return markdown_html(content["markdown"])
+        case "plain":
+            return f"<pre>{escape(content['text'])}</pre>"
+        case "error":
+            return f"<p>{escape(content['error'])}</p>"
+        case _:
+            invalid = "".join(f"<p>{escape(f'{k}: {v}' if k else v)}</p>" for k, v in (entity.error or {}).items())
+            return _value_html(content) + invalid
+
+
+def _value_html(value: Any) -> str:
+    if isinstance(value, Mapping) and value:
+        rows = "".join(f"<dt>{escape(humanised(k))}</dt><dd>{_value_html(v)}</dd>" for k, v in value.items())
+        return f"<dl>{rows}</dl>"
+    if isinstance(value, list) and value and all(not isinstance(v, (Mapping, list)) for v in value):
+        return "<ul>" + "".join(f"<li>{_value_html(v)}</li>" for v in value) + "</ul>"
+    if isinstance(value, (Mapping, list)):
+        return f"<pre>{escape(json.dumps(value, ensure_ascii=False, indent=2))}</pre>"
+    text = {True: "yes", False: "no"}.get(value) if isinstance(value, bool) else "–" if value is None else str(value)
+    return f"<span>{escape(text or '')}</span>"
+
+
+def document_plain(entity: DocumentEntity) -> str:
+    """A document's content as text."""
+    content = entity.content
+    match document_kind(entity):
+        case "message":
+            return f"[{content['role']}] {content.get('text') or ''}"
+        case "markdown":
+            return str(content["markdown"])
+        case "plain":
+            return str(content["text"])
+        case "error":
+            return f"Error: {content['error']}"
+        case _:
+            return f"{entity.title or humanised(entity.document_name)}: {json.dumps(content, ensure_ascii=False)}"
+
+
+def _document_markdown(entity: DocumentEntity) -> str:
+    # Through the sanitised HTML: a just executed text/markdown output may run scripts like any other.
+    kind = document_kind(entity)
+    head = entity.content["role"] if kind == "message" else entity.title or (humanised(entity.document_name) if kind == "json" else "")
+    return (f"**{markdown_safe(head)}**\n\n" if head else "") + document_html(entity)
+
+
+# -- asks -----------------------------------------------------------------------------------------
+
+
+def ask_plain(ask: Ask) -> str:
+    """A question as text, with how to answer it."""
+    lines = [f"? {ask.label}"]
+    if ask.description:
+        lines.append(f"  {ask.description}")
+    if ask.context:
+        lines += [f"  {line}" for line in ask.context.splitlines()]
+    for question in ask.questions:
+        options = f" ({' / '.join(o.label for o in question.options)}, or your own words)" if question.options else ""
+        skip = " [may be skipped]" if question.is_skippable else ""
+        lines.append(f"  {question.id}: {question.question}{options}{skip}")
+    if ask.form is not None:
+        for field in ask.form.fields:
+            what = " / ".join(c.label for c in field.choices) if field.choices else field.kind
+            lines.append(f"  {field.label} ({what}{'' if field.required else ', optional'})")
+    lines.append(f"  answer with: run.answer({ask.name!r}, {ask_example(ask)})")
+    return "\n".join(lines)
+
+
+def ask_example(ask: Ask) -> str:
+    """What to give `run.answer` for it."""
+    match ask.kind:
+        case "button":
+            return "None"
+        case "confirm":
+            return "True"
+        case "questions":
+            return "{" + ", ".join(f"{q.id!r}: '…'" for q in ask.questions) + "}"
+        case "form":
+            fields = ask.form.fields if ask.form else []
+            return "…" if ask.form and ask.form.raw else "{" + ", ".join(f"{f.name!r}: …" for f in fields if f.required) + "}"
+
+
+def _ask_html(ask: Ask) -> str:
+    body = f"<p><strong>{escape(ask.label)}</strong></p>"
+    body += markdown_html(ask.description) if ask.description else ""
+    body += markdown_html(ask.context) if ask.context else ""
+    items = []
+    for question in ask.questions:
+        options = "".join(f"<li>{escape(o.label)}</li>" for o in question.options)
+        described = markdown_html(question.description) if question.description else ""
+        items.append(f"<li>{escape(question.question)}{described}{f'<ul>{options}</ul>' if options else ''}</li>")
+    for field in ask.form.fields if ask.form else []:
+        items.append(f"<li>{escape(field.label)}{'' if field.required else ' (optional)'}</li>")
+    return body + (f"<ul>{''.join(items)}</ul>" if items else "")
+
+
+# -- the whole ------------------------------------------------------------------------------------
+
+
+def story_plain(story: Story) -> str:
+    """The run as text."""
+    more, tail = path_tail(story.path)
+    places = (["…"] if more else []) + [place for place, _ in tail]
+    lines = [f"{story.title}: {STATUS_TEXT[story.status]}", "  " + " → ".join(places)]
+    if story.notice:
+        lines.append(f"! {story.notice}")
+    lines += [document_plain(d) for d in story.documents]
+    lines += [ask_plain(a) for a in story.asks]
+    if story.has_error:
+        lines += [f"! {story.error_line}"] + ([f"  {story.advice}"] if story.advice else [])
+    if story.result is not None:
+        lines.append(f"result: {json.dumps(story.result, ensure_ascii=False)}")
+    return "\n".join(lines)
+
+
+def _story_html(story: Story) -> str:
+    more, tail = path_tail(story.path)
+    steps = [f"<span>+{more} earlier →</span>"] if more else []
+    for i, (place, _) in enumerate(tail):
+        last = i == len(tail) - 1
+        style = "padding:1px 8px;border:1px solid currentColor;border-radius:10px" + (";font-weight:bold" if last else ";opacity:.7")
+        steps.append(f'<span style="{style}">{escape(place)}</span>{"" if last else " → "}')
+    parts = [
+        f"<p><strong>{escape(story.title)}</strong> — {escape(STATUS_TEXT[story.status])}</p>",
+        f'<p style="line-height:2">{" ".join(steps)}</p>',
+    ]
+    if story.notice:
+        parts.append(f"<p><em>{escape(story.notice)}</em></p>")
+    for entity in story.documents:
+        kind = document_kind(entity)
+        head = entity.content["role"] if kind == "message" else entity.title or (humanised(entity.document_name) if kind == "json" else "")
+        title = f"<p><strong>{escape(str(head))}</strong></p>" if head else ""
+        parts.append(f"<div>{title}{document_html(entity)}</div>")
+    parts += [f"<div>{_ask_html(a)}</div>" for a in story.asks]
+    if story.has_error:
+        advice = f"<br>{escape(story.advice)}" if story.advice else ""
+        parts.append(f"<p><strong>Error:</strong> {escape(story.error_line)}{advice}</p>")
+    if story.result is not None:
+        parts.append(f"<div><strong>Result</strong>{_value_html(story.result)}</div>")
+    return f'<div class="loom-static">{"".join(parts)}</div>'
+
+
+def _story_markdown(story: Story) -> str:
+    more, tail = path_tail(story.path)
+    places = (["…"] if more else []) + [f"**{markdown_safe(p)}**" if i == len(tail) - 1 else markdown_safe(p) for i, (p, _) in enumerate(tail)]
+    parts = [f"**{markdown_safe(story.title)}** — {STATUS_TEXT[story.status]}", " → ".join(places)]
+    if story.notice:
+        parts.append(f"*{markdown_safe(story.notice)}*")
+    parts += [_document_markdown(d) for d in story.documents]
+    parts += [_ask_html(a) for a in story.asks]
+    if story.has_error:
+        parts.append(f"**Error:** {markdown_safe(story.error_line)}")
+        parts += [markdown_safe(story.advice)] if story.advice else []
+    if story.result is not None:
+        parts.append(f"**Result** {_value_html(story.result)}")
+    return "\n\n".join(parts)
+
+
+def story_bundle(story: Story) -> dict[str, str]:
+    """The static forms, as a MIME bundle."""
+    return {"text/plain": story_plain(story), "text/html": _story_html(story), "text/markdown": _story_markdown(story)}

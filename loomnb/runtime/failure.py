@@ -1,0 +1,111 @@
+"""A failure as data: what is stored and shown of an exception, with the user's own frames apart from ours."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from loomnb.errors import Bug, LoomError
+
+__all__ = ["Failure", "explain", "tame", "user_traceback"]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_HIDDEN = ("/asyncio/", "/concurrent/futures/", "/threading.py", "/contextvars", "/pydantic/", "/selectors.py")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a run failed. `frames` are the user's own, `traceback` is everything; neither goes into the static forms."""
+
+    code: str
+    message: str
+    type: str = ""
+    advice: str = ""
+    retryable: bool = False
+    frames: str = ""
+    traceback: str = ""
+
+    @staticmethod
+    def of(exc: BaseException) -> Failure:
+        """The failure of an exception. A code of ours is kept; an exception of the user's is MOVE_FAILED."""
+        own = isinstance(exc, LoomError)
+        kept = traceback.StackSummary.from_list(
+            [f for f in traceback.extract_tb(exc.__traceback__) if not _ours(f.filename)]
+        )
+        notes = "\n".join(getattr(exc, "__notes__", []))
+        advice = "\n".join(filter(None, [exc.advice if isinstance(exc, LoomError) else "", notes]))
+        return Failure(
+            code=exc.code if isinstance(exc, LoomError) else "MOVE_FAILED",
+            message=exc.message if own and isinstance(exc, LoomError) else str(exc) or type(exc).__name__,
+            type=type(exc).__name__,
+            advice=advice,
+            retryable=exc.retryable if isinstance(exc, LoomError) else False,
+            frames="".join(kept.format()),
+            traceback="".join(traceback.format_exception(exc)),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Its JSON, without what is empty."""
+        names = ("code", "message", "type", "advice", "retryable", "frames", "traceback")
+        return {n: getattr(self, n) for n in names if getattr(self, n)}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Failure:
+        """The failure of its JSON."""
+        known = ("type", "advice", "retryable", "frames", "traceback")
+        return Failure(code=data["code"], message=data.get("message", ""), **{k: data[k] for k in known if k in data})
+
+
+def _ours(filename: str) -> bool:
+    path = filename.replace("\\", "/")
+    return os.path.abspath(filename).startswith(_PACKAGE) or any(part in path for part in _HIDDEN)
+
+
+def user_traceback(exc: BaseException) -> TracebackType | None:
+    """The traceback from the user's first frame on, so that %debug lands in the user's body."""
+    tb = exc.__traceback__
+    while tb is not None and _ours(tb.tb_frame.f_code.co_filename):
+        tb = tb.tb_next
+    return tb
+
+
+def tame(exc: BaseException) -> Exception:
+    """SystemExit and KeyboardInterrupt would stop the loop for every run, StopIteration cannot be set on a future."""
+    if isinstance(exc, Exception) and not isinstance(exc, (StopIteration, StopAsyncIteration)):
+        return exc
+    wrapped = _BodyStopped(f"{type(exc).__name__} was raised in a move: {exc}")
+    wrapped.__cause__ = exc
+    return wrapped.with_traceback(exc.__traceback__)
+
+
+class _BodyStopped(LoomError):
+    code = "MOVE_FAILED"
+
+
+_LOOP_HINTS = ("different event loop", "different loop", "attached to a different")
+_THREAD_HINTS = ("can only be used in that same thread", "only works in main thread")
+
+
+def explain(exc: Exception, loop: str) -> Exception:
+    """Add what to do to errors that come from where a move runs."""
+    text = str(exc)
+    if any(hint in text for hint in _LOOP_HINTS):
+        exc.add_note(
+            "loom: a client, lock, queue or task made in a cell belongs to the notebook's loop; moves run on their own. Make it "
+            'inside the move, or start the run with loop="kernel".'
+            if loop != "kernel"
+            else "loom: this client, lock or task was made on another loop than the kernel's. Make it inside the move."
+        )
+    elif any(hint in text for hint in _THREAD_HINTS):
+        exc.add_note("loom: moves do not run in the cells' thread. Open the connection inside the move.")
+    elif isinstance(exc, EOFError) or type(exc).__name__ == "StdinNotImplementedError":
+        exc.add_note("loom: a move cannot call input(). Ask with a wait transition: @loom.transition(..., wait=True).")
+    return exc
+
+
+def bug(what: str) -> Bug:
+    """An error of ours."""
+    return Bug(what, advice="This is a bug in loomnb. Please report it with this text.")

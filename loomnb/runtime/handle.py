@@ -1,0 +1,500 @@
+"""The handle of a run: what a person types `run.` for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from loomnb.asks import Ask, Script
+from loomnb.documents import DocumentEntity
+from loomnb.errors import LoomError, NoFrontEnd, Refused, RunFailed, WouldDeadlock
+from loomnb.jsonvalue import thaw
+from loomnb.present import Story, ask_example, story_bundle, story_plain
+from loomnb.runtime.attempt import CURRENT
+from loomnb.runtime.failure import user_traceback
+from loomnb.runtime.lifecycle import FINISHED, Status
+from loomnb.runtime.loop import MISSING, Runtime
+from loomnb.runtime.record import RunRecord, RunView, WaitingFor
+from loomnb.runtime.registry import REGISTRY
+
+__all__ = ["Face", "HistoryEntry", "Run"]
+
+_TICK = 0.2  # seconds; a wait that never wakes up is never interrupted (ipykernel's SIGINT handler does not wake the loop)
+
+
+class Face(Protocol):
+    """What shows runs and lets people answer them, where there is one. The wheel's is `loomnb_widgets`."""
+
+    def show(self, run: Run) -> bool:
+        """Show the run's panel in the current cell; False where nothing can be shown."""
+        ...
+
+    def is_shown(self, run: Run) -> bool:
+        """Whether a panel of it was shown in this kernel."""
+        ...
+
+    def nobody_can_answer(self, run: Run) -> str:
+        """Why no person can answer here; empty while one can, or may still turn up."""
+        ...
+
+    def pump(self) -> bool:
+        """Read messages where the waiting thread has to do it itself; whether it had to."""
+        ...
+
+
+class NoFace:
+    """No notebook: runs are answered in code."""
+
+    def show(self, run: Run) -> bool:
+        """Nothing to show on."""
+        return False
+
+    def is_shown(self, run: Run) -> bool:
+        """Never."""
+        return False
+
+    def nobody_can_answer(self, run: Run) -> str:
+        """There is no notebook."""
+        return "this is no notebook"
+
+    def pump(self) -> bool:
+        """Nothing to read."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """One line of a run's journal: its start (number 0), then each move. Numbers count up strictly.
+
+    `number` is what `run.fork(at=…)` takes.
+    """
+
+    number: int
+    name: str
+    from_place: str | None
+    place: str
+    status: str
+    at: datetime
+
+
+class Run:
+    """A run. Awaiting it waits for its end, person included.
+
+    All attributes read the last acknowledged commit. State, result and documents are copies or read-only.
+    """
+
+    def __init__(self, record: RunRecord, runtime: Runtime, face: Callable[[], Face]) -> None:
+        self._record = record
+        self._runtime = runtime
+        self._face = face
+
+    # -- where it stands --------------------------------------------------------------------------
+
+    @property
+    def _view(self) -> RunView:
+        return self._record.view
+
+    @property
+    def id(self) -> str:
+        """Its id, for `loom.run(id)`."""
+        return self._record.id
+
+    @property
+    def workflow(self) -> str:
+        """The name of its definition."""
+        return self._record.workflow
+
+    @property
+    def title(self) -> str:
+        """What people read."""
+        return self._record.title
+
+    @property
+    def key(self) -> str | None:
+        """The key it was started with."""
+        return self._record.key
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels."""
+        return self._record.labels
+
+    @property
+    def args(self) -> Any:
+        """Its arguments as stored: a plain JSON copy."""
+        return thaw(self._record.args)
+
+    @property
+    def status(self) -> Status:
+        """Where it stands."""
+        return self._view.status
+
+    @property
+    def waiting_for(self) -> WaitingFor | None:
+        """`person` or `child` while it waits."""
+        return self._view.waiting_for
+
+    @property
+    def place(self) -> str:
+        """The place it is in."""
+        return self._view.place
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """Its state, read-only."""
+        state: Mapping[str, Any] = self._view.state
+        return state
+
+    @property
+    def result(self) -> Any:
+        """Its result so far: a plain JSON copy; None while nothing was set."""
+        return thaw(self._view.result)
+
+    @property
+    def error(self) -> str | None:
+        """The message of its error."""
+        return self._view.failure.message if self._view.has_error and self._view.failure else None
+
+    @property
+    def error_code(self) -> str | None:
+        """The code of its error: MOVE_FAILED for an exception of your own."""
+        return self._view.failure.code if self._view.has_error and self._view.failure else None
+
+    @property
+    def has_error(self) -> bool:
+        """Whether its last try failed."""
+        return self._view.has_error
+
+    @property
+    def traceback(self) -> str | None:
+        """The whole traceback of its error, our frames included."""
+        return self._view.failure.traceback or None if self._view.has_error and self._view.failure else None
+
+    @property
+    def retry_count(self) -> int:
+        """How often the transition that failed last has failed in a row."""
+        return self._view.retry_count
+
+    @property
+    def advice(self) -> str:
+        """Why it does not go on by itself, when its definition is missing or another one."""
+        return self._record.advice if self.status not in FINISHED else ""
+
+    @property
+    def documents(self) -> list[DocumentEntity]:
+        """Its current documents in order, without internal ones."""
+        found = sorted((e for _, e in tuple(self._record.documents.values())), key=lambda e: e.index)
+        return [e for e in found if not e.internal]
+
+    @property
+    def log(self) -> str:
+        """What its moves printed and logged."""
+        return "".join(self._record.log_text)
+
+    @property
+    def pending(self) -> list[Ask]:
+        """Its open asks."""
+        return list(self._view.asks)
+
+    @property
+    def available_transitions(self) -> list[dict[str, str]]:
+        """What leaves its place: `id`, `from`, `to`, and `trigger: manual` for wait transitions, whatever guards say."""
+        definition = REGISTRY.get(self.workflow)
+        moves = definition.moves_from(self.place) if definition else None
+        return [
+            {"id": m.name, "from": m.from_, "to": m.to} | ({"trigger": "manual"} if m.wait else {})
+            for m in moves or ()
+        ]
+
+    @property
+    def history(self) -> list[HistoryEntry]:
+        """Its start and its moves, as stored."""
+        rows = self._runtime.database.read(
+            "select ts, kind, body->>'name', body->>'from', body->>'place', body->>'status', (body->>'move')::integer "
+            "from journal where run_id = ? and kind in ('run.started', 'run.moved') order by seq",
+            [self.id],
+        )
+        return [
+            HistoryEntry(number=n or 0, name=name or "", from_place=from_, place=place, status=status, at=at)
+            for at, _, name, from_, place, status, n in rows
+        ]
+
+    # -- acting -----------------------------------------------------------------------------------
+
+    def answer(self, name_or_id: Any, payload: Any = MISSING, *, source: str = "code") -> None:
+        """Answer an open ask: `run.answer("approve", {"ok": True})`, or `run.answer({"ok": True})` while only one is open.
+
+        Returns once the answer is committed, not when the run has moved.
+
+        Args:
+            name_or_id: a wait transition's name or an open ask's id; or, alone, the payload of the only open ask.
+            payload: for a wait transition its data; for questions a mapping of id to text (None skips) or the contract's
+                list; for a confirmation True, False or {"isConfirmed": …, "feedback": …}.
+            source: recorded with the answer.
+
+        Raises:
+            AnswerInvalid: it does not fit; `.fields` says where. The ask stays open.
+            AnswerRefused: no such ask is open, a guard refuses, or the run cannot take it.
+        """
+        if payload is not MISSING:
+            names = {a.name for a in self._view.asks} | {a.id for a in self._view.asks}
+            if name_or_id not in names:
+                raise self._runtime.refusal(self._record, str(name_or_id))
+        self._runtime.answer(self._record, name_or_id, payload, source)
+
+    def retry(self) -> None:
+        """Try again what failed or was interrupted; an automatic retry that is due later is made now.
+
+        Raises:
+            Conflict: it has not failed.
+        """
+        self._runtime.retry(self._record)
+
+    def cancel(self, timeout: float = 2.0) -> None:
+        """Stop it. A move in progress is stopped before it commits; a finished run is left as it is.
+
+        Args:
+            timeout: seconds to wait for the stop to be stored; a sync body may go on to its end, but can write no more.
+        """
+        self._runtime.cancel(self._record)
+        if self._record.host is not None and not self._record.host.is_current():
+            with contextlib.suppress(TimeoutError):
+                self._block(lambda: not self._record.passing, timeout)
+
+    def fork(self, at: int | None = None) -> Run:
+        """A new run that starts where this one stood after move `at` (default: its last), with the state and result of then.
+
+        Raises:
+            Refused: there was no such move.
+            NotFound: its definition is not known here.
+        """
+        rows = self._runtime.database.read("select seq, ts, kind, body from journal where run_id = ? order by seq", [self.id])
+        moves = [i for i, r in enumerate(rows) if r[2] in ("run.started", "run.moved")]
+        number = len(moves) - 1 if at is None else at
+        if not 0 <= number < len(moves):
+            raise Refused(f"The run {self.id} has no move {at}.", advice=f"Moves are numbered 0 to {len(moves) - 1}: see run.history.")
+        then = RunRecord(id=self.id, workflow=self.workflow, source=self._record.source)
+        then.replay(rows[: moves[number] + 1])
+        record = self._runtime.start(
+            REGISTRY.need(self.workflow),
+            self._record.args,
+            labels=self.labels,
+            title=self.title,
+            seed=(then.place, then.state, then.result),
+            forked_from=f"{self.id}/{number}",
+        )
+        return Run(record, self._runtime, self._face)
+
+    # -- waiting ----------------------------------------------------------------------------------
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._ended().__await__()
+
+    async def _ended(self) -> Any:
+        self._refuse_deadlock("await")
+        await self._until(self._is_over)
+        return self._outcome()
+
+    async def settled(self) -> RunView:
+        """Wait until it is at rest (it waits, failed, or ended), and give its view. Never raises for its failure."""
+        await self._until(self._is_settled)
+        return self._view
+
+    async def _until(self, over: Callable[[], bool]) -> None:
+        # Not asyncio.wrap_future: left behind by an interrupt it would complain on stderr when the run fails later. The
+        # future is private and only ever set to None; asyncio.wait never cancels what it waits for (that is the shield), and
+        # its time-out is the tick that lets an interrupt in.
+        loop = asyncio.get_running_loop()
+        while not over():
+            wake: asyncio.Future[None] = loop.create_future()
+
+            def woken(_: str, wake: asyncio.Future[None] = wake) -> None:
+                with contextlib.suppress(RuntimeError):  # the cell's loop is gone
+                    loop.call_soon_threadsafe(lambda: wake.done() or wake.set_result(None))
+
+            with self._watching(woken):
+                if not over():
+                    await asyncio.wait({wake}, timeout=_TICK)
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """The same as `await run`, from a plain cell.
+
+        Args:
+            timeout: seconds; None waits as long as it takes.
+
+        Raises:
+            RunFailed: it failed or was canceled; the cause is your own exception.
+            NoFrontEnd: it needs a person and nobody can answer here.
+            TimeoutError: it is not over in time; it goes on.
+            WouldDeadlock: it could never end, because the run moves on the calling thread.
+        """
+        self._refuse_deadlock("wait")
+        host = self._record.host
+        if host is not None and host.is_current():
+            return self._wait_nested(timeout)
+        self._block(self._is_over, timeout)
+        return self._outcome()
+
+    def _wait_nested(self, timeout: float | None) -> Any:
+        """A plain cell's wait for a run on the kernel's own loop: only nest-asyncio can do it, and only without a person."""
+        if self._view.waiting_for == "person" and not self._scripted():
+            raise WouldDeadlock(
+                f"run.wait() would block the loop that the run {self.id} moves on, and it needs a person.",
+                advice="Write `await run` instead.",
+            )
+        import nest_asyncio  # patches the loop: only here, where there is no other way
+
+        nest_asyncio.apply()
+        coroutine = self._ended_or_person()
+        asyncio.get_running_loop().run_until_complete(asyncio.wait_for(coroutine, timeout))
+        return self._outcome()
+
+    async def _ended_or_person(self) -> None:
+        def over() -> bool:
+            if self._view.waiting_for == "person" and not self._scripted():
+                raise WouldDeadlock(
+                    f"The run {self.id} now needs a person, and run.wait() blocks the loop it moves on.", advice="Write `await run` instead."
+                )
+            return self._is_over()
+
+        await self._until(over)
+
+    def _scripted(self) -> bool:
+        return self._record.passing or self._record.scripting
+
+    def _block(self, over: Callable[[], bool], timeout: float | None) -> None:
+        event = threading.Event()
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._watching(lambda _: event.set()):
+            while not over():
+                event.clear()
+                if over():
+                    return
+                rest = _TICK if end is None else min(_TICK, end - time.monotonic())
+                if rest <= 0:
+                    raise TimeoutError(f"The run {self.id} is still {self.status}.")
+                pumped = self._face().pump()
+                event.wait(min(rest, 0.02) if pumped else rest)  # short slices: an interrupt gets in between
+
+    @contextlib.contextmanager
+    def _watching(self, watcher: Callable[[str], None]) -> Iterator[None]:
+        self._record.watchers.append(watcher)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ValueError):
+                self._record.watchers.remove(watcher)
+
+    def _is_settled(self) -> bool:
+        return not self._record.passing and not self._record.scripting and self.status not in (Status.PENDING, Status.RUNNING, Status.RETRYING)
+
+    def _is_over(self) -> bool:
+        """Whether waiting has an end; raises where it never could."""
+        view = self._view
+        if view.status in FINISHED or (view.status is Status.INTERRUPTED and not self._record.passing):
+            return True
+        if view.waiting_for == "person" and not self._record.passing and not self._record.scripting:
+            if self._record.script_error is not None:
+                raise self._record.script_error
+            if self._record.advice:
+                raise Refused(f"The run {self.id} waits, but nothing here can take its answer.", advice=self._record.advice)
+            face = self._face()
+            if not face.is_shown(self):
+                face.show(self)
+            reason = face.nobody_can_answer(self)
+            if reason and self._view is view:
+                raise self._no_front_end(reason)
+        return False
+
+    def _no_front_end(self, reason: str) -> NoFrontEnd:
+        ask = self._view.asks[0]
+        key = Script.key_of(ask)
+        example = ask_example(ask)
+        scripted = "'…'" if ask.kind == "questions" else "{}" if ask.kind == "button" else example
+        error = NoFrontEnd(
+            f"{self.title or self.workflow} asks {ask.label!r} ({key}), and nobody can answer here: {reason}. The run {self.id} stays waiting.",
+            advice=(
+                f"Answer it in code:   loom.run({self.id!r}).answer({ask.name!r}, {example})\n"
+                f"or give answers first: loom.answers({{{self.workflow!r}: {{{key!r}: {scripted}}}}})\n"
+                f"or in a file named by LOOMNB_ANSWERS (or answers.yaml beside the notebook):   {self.workflow}: {{{key}: …}}"
+            ),
+        )
+        error.ask = ask  # type: ignore[attr-defined]
+        error.run_id = self.id  # type: ignore[attr-defined]
+        return error
+
+    def _refuse_deadlock(self, how: str) -> None:
+        attempt = CURRENT.get()
+        if attempt is not None and attempt.record is self._record:
+            raise WouldDeadlock(f"The run {self.id} waits for itself.", advice="A move cannot wait for its own run.")
+        host = self._record.host
+        if how == "wait" and host is not None and host.kind == "thread" and host.is_current():
+            raise WouldDeadlock(
+                "run.wait() would block the very loop that runs move on.", advice="Write `await run`, or make this move a plain def."
+            )
+
+    def _outcome(self) -> Any:
+        view = self._view
+        if view.status is Status.COMPLETED:
+            return self.result
+        if view.status is Status.CANCELED:
+            raise RunFailed(f"The run {self.id} was canceled.", run_id=self.id, status=view.status, code="RUN_STOPPED")
+        if view.status is Status.INTERRUPTED:
+            raise RunFailed(
+                f"The run {self.id} was interrupted when its kernel died.",
+                run_id=self.id,
+                status=view.status,
+                code="RUN_INTERRUPTED",
+                advice=self._record.advice or "Go on with run.retry().",
+            )
+        failure, cause = view.failure, self._record.exception
+        what = f"{failure.type}: {failure.message}" if failure and failure.type else failure.message if failure else "it failed"
+        error = RunFailed(
+            f"{self.workflow} failed at {self.place!r}: {what}",
+            run_id=self.id,
+            status=view.status,
+            code=failure.code if failure else None,
+            advice=(failure.advice if failure else "") or "run.traceback has everything; run.retry() tries again; %debug goes to the body.",
+        )
+        error.frames = failure.frames if failure else ""
+        if cause is not None:
+            raise error.with_traceback(user_traceback(cause)) from cause
+        raise error
+
+    # -- showing ----------------------------------------------------------------------------------
+
+    def story(self) -> Story:
+        """What a static page tells of it: no ids, no times."""
+        view, record = self._view, self._record
+        return Story(
+            title=record.title,
+            workflow=record.workflow,
+            status=view.status.value,
+            place=view.place,
+            path=tuple(record.path),
+            documents=tuple(self.documents),
+            asks=view.asks,
+            has_error=view.has_error,
+            error_type=view.failure.type if view.failure else "",
+            error=view.failure.message if view.failure else "",
+            advice=view.failure.advice if view.failure else "",
+            result=view.result if view.status is Status.COMPLETED else None,
+            notice=self.advice,
+        )
+
+    def __repr__(self) -> str:
+        return story_plain(self.story())
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return story_bundle(self.story())
+
+    def _ipython_display_(self) -> None:
+        if not self._face().show(self):
+            raise NotImplementedError  # IPython then takes the static forms
+

@@ -1,0 +1,308 @@
+"""A run in memory, and the way to and from its journal rows. No loop and no thread here: the rules of what a row means.
+
+Two faces. The *working* fields belong to whoever moves the run. The *view* is what everybody else may see: it is replaced,
+whole, when a commit has been acknowledged, and never before.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from loomnb.asks import Ask
+from loomnb.documents import DocumentEntity, Shelf
+from loomnb.ids import Source
+from loomnb.jsonvalue import FrozenDict, apply, dumps, freeze, loads, thaw
+from loomnb.runtime.definition import START
+from loomnb.runtime.failure import Failure
+from loomnb.runtime.lifecycle import Status
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from loomnb.runtime.attempt import Attempt
+    from loomnb.runtime.host import Host
+
+__all__ = ["Due", "Payload", "RunRecord", "RunView", "WaitingFor", "row"]
+
+WaitingFor = Literal["person", "child"]
+_LOG_KEPT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run as everybody may see it: as of its last acknowledged commit."""
+
+    status: Status = Status.PENDING
+    waiting_for: WaitingFor | None = None
+    place: str = START
+    state: Any = field(default_factory=FrozenDict)
+    result: Any = None
+    moves: int = 0
+    failure: Failure | None = None
+    has_error: bool = False
+    retry_count: int = 0
+    asks: tuple[Ask, ...] = ()
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """An answer on its way into a wait transition. Kept with a failed move, so that a retry replays it."""
+
+    name: str
+    data: Any
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A move that is to be tried again: which, from where, with which payload, and when (None: when somebody asks)."""
+
+    name: str
+    from_: str
+    payload: Payload | None
+    at: datetime | None
+
+
+@dataclass(eq=False)
+class RunRecord:
+    """A run of this process."""
+
+    id: str
+    workflow: str
+    source: Source
+    args: Any = None
+    title: str = ""
+    key: str | None = None
+    labels: tuple[str, ...] = ()
+    origin: str = ""
+    fingerprint: str = ""
+    step_limit: int = 1000
+    pipelined: bool = False
+    loop: str = "thread"
+    user_id: str = "local"
+    workspace_id: str = ""
+
+    # working: only whoever holds `lock`, or the pass, writes these
+    status: Status = Status.PENDING
+    place: str = START
+    state: FrozenDict = field(default_factory=FrozenDict)
+    result: Any = None
+    moves: int = 0
+    failure: Failure | None = None
+    has_error: bool = False
+    attempts: dict[str, int] = field(default_factory=dict)
+    due: Due | None = None
+    inbox: Payload | None = None
+    shelf: Shelf = field(default_factory=Shelf)
+
+    # seen by everybody
+    view: RunView = field(default_factory=RunView)
+    path: list[tuple[str, str]] = field(default_factory=lambda: [(START, "")])
+    documents: dict[int, tuple[int, DocumentEntity]] = field(default_factory=dict)
+    """index → (stamp, entity); the stamp counts up, so that a watcher can ask for what is new."""
+    stamp: int = 0
+    log_text: list[str] = field(default_factory=list)
+    log_end: int = 0
+    log_start: int = 0
+    """Character offsets of the kept log: its beginning may have been dropped from memory; the store has it."""
+
+    # of this process
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    loaded_args: Any = None
+    context: contextvars.Context | None = None
+    host: Host | None = None
+    passing: bool = False
+    scripting: bool = False
+    """Whether the script of answers has still to be asked about the open asks."""
+    cancel_requested: bool = False
+    attempt: Attempt | None = None
+    attempt_started: float = 0.0
+    body: asyncio.Task[Any] | None = None
+    body_done: asyncio.Future[None] | None = None
+    exception: BaseException | None = None
+    advice: str = ""
+    """Why it does not go on by itself: its definition is missing or another one."""
+    script_error: Exception | None = None
+    watchers: list[Callable[[str], None]] = field(default_factory=list)
+
+    # -- telling others ---------------------------------------------------------------------------
+
+    def log(self, text: str) -> None:
+        """Add to the log, from any thread."""
+        self.log_text.append(text)
+        self.log_end += len(text)
+        if self.log_end - self.log_start > 2 * _LOG_KEPT:
+            kept = "".join(self.log_text)[-_LOG_KEPT:]
+            self.log_text[:] = [kept]
+            self.log_start = self.log_end - len(kept)
+        self.tell("log")
+
+    def tell(self, what: str) -> None:
+        """Call the watchers. They must be quick, must not raise, and may be called on any thread."""
+        for watcher in tuple(self.watchers):
+            watcher(what)
+
+    def publish(self, view: RunView, move: tuple[str, str] | None = None, saved: Sequence[DocumentEntity] = ()) -> None:
+        """Show what was committed."""
+        for entity in saved:
+            self.stamp += 1
+            self.documents[entity.index] = (self.stamp, entity)
+        if move is not None:
+            self.path.append(move)
+        self.view = view
+        self.tell("view")
+
+    def snapshot(self, asks: tuple[Ask, ...] = (), waiting_for: WaitingFor | None = None) -> RunView:
+        """The view of the working fields."""
+        return RunView(
+            status=self.status,
+            waiting_for=waiting_for,
+            place=self.place,
+            state=self.state,
+            result=self.result,
+            moves=self.moves,
+            failure=self.failure,
+            has_error=self.has_error,
+            retry_count=self.retry_count(),
+            asks=asks,
+            updated_at=self.source.now(),
+        )
+
+    def retry_count(self) -> int:
+        """How often the move that failed last has failed since it last succeeded."""
+        return self.attempts.get(self.due.name, 0) if self.due is not None else 0
+
+    # -- the journal ------------------------------------------------------------------------------
+
+    def standing(self) -> dict[str, Any]:
+        """What every status row says."""
+        out: dict[str, Any] = {"place": self.place, "status": self.status.value}
+        if self.has_error:
+            out["has_error"] = True
+            if self.failure is not None:
+                out["error"] = {"code": self.failure.code, "message": self.failure.message}
+        return out
+
+    def replay(self, rows: Sequence[tuple[int, datetime, str, str]]) -> None:
+        """Become what these journal rows (seq, ts, kind, body), in order, say."""
+        state: Any = {}
+        asks: list[Ask] = []
+        waiting_for: WaitingFor | None = None
+        for _, ts, kind, text in rows:
+            body = loads(text)
+            if kind == "run.logged":
+                self.log_text.append(body["text"])
+                self.log_end += len(body["text"])
+                continue
+            if kind == "document.saved":
+                entity = self._entity(body, ts)
+                self.shelf.load(entity)
+                self.stamp += 1
+                self.documents[entity.index] = (self.stamp, entity)
+                continue
+            if kind == "ask.opened":
+                asks.append(Ask.from_json(body, ts))
+                continue
+            asks, waiting_for = [], body.get("waiting_for")
+            if kind == "run.started":
+                self._begin(body)
+            elif kind == "run.moved":
+                self.moves = body["move"]
+                self.path.append((body["place"], body["name"]))
+                self.attempts.pop(body["name"], None)
+                self.due = self.inbox = None
+                self._take_error(body)
+            elif kind == "run.broke":
+                self._break(body)
+            elif kind == "run.answered":
+                self.inbox = Payload(body["name"], freeze(body.get("payload")), body.get("source", ""))
+                self.due = None
+                self.has_error, self.failure = False, None
+            elif kind == "run.retried":
+                self.inbox = self.due.payload if self.due and self.due.from_ == body["place"] else None
+                self.has_error, self.failure = False, None
+            if body.get("changes"):
+                state = apply(state, body["changes"])
+            if "result" in body:
+                self.result = freeze(body["result"])
+            self.place, self.status = body["place"], Status(body["status"])
+            updated = ts
+        self.state = freeze(state)
+        self.shelf.keep()
+        self.view = replace(self.snapshot(tuple(asks), waiting_for), updated_at=updated)
+
+    def _begin(self, body: dict[str, Any]) -> None:
+        self.args = freeze(body.get("args"))
+        self.title, self.key = body.get("title", ""), body.get("key")
+        self.labels = tuple(body.get("labels", ()))
+        self.origin, self.fingerprint = body.get("origin", ""), body.get("fingerprint", "")
+        self.step_limit = body.get("step_limit", 1000)
+        self.pipelined = body.get("durability") == "pipelined"
+        self.path = [(body["place"], "")]
+
+    def _break(self, body: dict[str, Any]) -> None:
+        self.has_error = True
+        self.failure = Failure.from_json(body["error"])
+        self.attempts = dict(body.get("attempts", {}))
+        due = body.get("due")
+        self.due = None
+        if due is not None:
+            payload = due.get("payload")
+            self.due = Due(
+                due["name"],
+                due["from"],
+                Payload(due["name"], freeze(payload["data"]), payload.get("source", "")) if payload else None,
+                datetime.fromisoformat(due["at"]) if "at" in due else None,
+            )
+        self.inbox = None
+        if body["place"] != self.place:
+            self.path.append((body["place"], body["name"]))
+
+    def _take_error(self, body: dict[str, Any]) -> None:
+        self.has_error = body.get("has_error", False)
+        if not self.has_error:
+            self.failure = None
+        elif "error" in body and (self.failure is None or self.failure.message != body["error"]["message"]):
+            self.failure = Failure.from_json(body["error"])
+
+    def _entity(self, body: dict[str, Any], ts: datetime) -> DocumentEntity:
+        return DocumentEntity(
+            id=body["id"],
+            key=body["key"],
+            document_name=body["name"],
+            content=freeze(body["content"]),
+            title=body.get("title", ""),
+            meta=freeze(body["meta"]) if body.get("meta") else None,
+            error=body.get("error"),
+            tags=tuple(body.get("tags", ())),
+            internal=body.get("internal", False),
+            index=body["index"],
+            transition=body.get("transition", ""),
+            place=body.get("place", ""),
+            labels=self.labels,
+            workflow_id=self.id,
+            workspace_id=self.workspace_id,
+            created_by=self.user_id,
+            created_at=ts,
+        )
+
+
+def row(record: RunRecord, kind: str, body: dict[str, Any]) -> tuple[str, str, str]:
+    """A journal row of a run."""
+    return record.id, kind, dumps(body)
+
+
+def due_json(due: Due) -> dict[str, Any]:
+    """The JSON of a move to be tried again."""
+    out: dict[str, Any] = {"name": due.name, "from": due.from_}
+    if due.payload is not None:
+        out["payload"] = {"data": thaw(due.payload.data), "source": due.payload.source}
+    if due.at is not None:
+        out["at"] = due.at.isoformat()
+    return out

@@ -1,0 +1,74 @@
+"""Which definitions exist in this process, by name. A re-run cell replaces its own; a clash of two places is an error."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Protocol
+
+from loomnb.errors import DefinitionError, NotFound
+from loomnb.runtime.definition import Definition
+
+__all__ = ["REGISTRY", "Registry"]
+
+
+class Listener(Protocol):
+    """Who wants to know of new definitions."""
+
+    def defined(self, definition: Definition) -> None:
+        """A definition was added or replaced."""
+        ...
+
+
+class Registry:
+    """Definitions by name."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Definition, str, str]] = {}
+        self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
+
+    def add(self, definition: Definition, module: str, qualname: str) -> None:
+        """Add it, or replace the one of the same place.
+
+        Raises:
+            DefinitionError: another module (or another class of this module) has this name.
+        """
+        known = self._known.get(definition.name)
+        if known is not None and not _same_place(known[1:], (module, qualname)):
+            raise DefinitionError(
+                f"The name {definition.name!r} is taken: {known[1]}.{known[2]} has it, and {module}.{qualname} wants it.",
+                advice="Give one of them another name, e.g. @loom.workflow(name=…).",
+            )
+        self._known[definition.name] = definition, module, qualname
+        for listener in list(self._listeners):
+            listener.defined(definition)
+
+    def get(self, name: str) -> Definition | None:
+        """The definition of a name."""
+        known = self._known.get(name)
+        return known[0] if known else None
+
+    def need(self, name: str) -> Definition:
+        """The definition of a name.
+
+        Raises:
+            NotFound: none has it; the message lists those that exist.
+        """
+        found = self.get(name)
+        if found is None:
+            names = ", ".join(sorted(n for n in self._known if n != "ask")) or "none yet"
+            raise NotFound(f"No workflow is called {name!r}.", advice=f"Defined here: {names}. Run the cell that defines it first.")
+        return found
+
+    def listen(self, listener: Listener) -> None:
+        """Tell somebody of every definition from now on; held weakly."""
+        self._listeners.add(listener)
+
+
+def _same_place(old: tuple[str, str], new: tuple[str, str]) -> bool:
+    if old[0] != new[0]:
+        return False
+    # A class made inside a function is made anew at each call, like one in a cell that is run again.
+    return old[0] == "__main__" or old[1] == new[1] or "<locals>" in old[1] or "<locals>" in new[1]
+
+
+REGISTRY = Registry()

@@ -1,0 +1,159 @@
+"""The store file: open it, own it, write through the one writer, read on cursors of their own, copy it, close it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from loomnb.errors import LoomError, Refused, StoreClosed, StoreDamaged
+from loomnb.ids import Source
+from loomnb.store.lock import OwnerLock
+from loomnb.store.schema import migrate
+from loomnb.store.writer import Acknowledge, Batch, Row, Writer
+
+__all__ = ["MEMORY", "Database"]
+
+MEMORY = ":memory:"
+
+
+class Database:
+    """An open store. This process owns the file until `close`.
+
+    Args:
+        path: the file, or ":memory:". Missing folders are made.
+        source: ids and clock.
+
+    Raises:
+        StoreBusy: another process owns it.
+        StoreDamaged: it cannot be read, or a newer loomnb made it.
+    """
+
+    def __init__(self, path: str, source: Source) -> None:
+        self.path = path if path == MEMORY else str(Path(path).resolve())
+        self._pid = os.getpid()
+        self._guard = threading.Lock()
+        self._closed = False
+        self._lock: OwnerLock | None = None
+        if self.path != MEMORY:
+            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+            self._lock = OwnerLock(Path(self.path), source.now())
+        try:
+            # The root is only ever asked for cursors: a connection that is busy refuses every other call (DuckDB 2).
+            self._root = _connect(self.path)
+            own = self._root.cursor()
+            migrate(own)
+            (last_seq,) = own.execute("select coalesce(max(seq), 0) from journal").fetchone()
+        except BaseException:
+            if self._lock is not None:
+                self._lock.release()
+            raise
+        self._writer = Writer(own, source, last_seq)
+
+    def put(self, rows: Sequence[Row], done: Acknowledge) -> None:
+        """Queue one atomic batch; `done` is called on the writer's thread once it is durable, or failed."""
+        self._check()
+        self._writer.put(Batch(rows, done))
+
+    def commit(self, rows: Sequence[Row]) -> int:
+        """Write one atomic batch and wait; the sequence number of its last row. Not on a loop: it blocks."""
+        future: concurrent.futures.Future[int] = concurrent.futures.Future()
+
+        def done(error: LoomError | None, seq: int) -> None:
+            future.set_exception(error) if error is not None else future.set_result(seq)
+
+        self.put(rows, done)
+        return future.result()
+
+    def cursor(self) -> Any:
+        """A connection of your own to this store, for reading. Close it."""
+        self._check()
+        with self._guard:
+            return self._root.cursor()
+
+    def read(self, sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query, on a cursor of its own."""
+        with self.reading() as cursor:
+            rows: list[tuple[Any, ...]] = cursor.execute(sql, params).fetchall()
+            return rows
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Any]:
+        """A cursor that is closed at the end."""
+        cursor = self.cursor()
+        try:
+            yield cursor
+        finally:
+            cursor.close()
+
+    def snapshot(self, path: str) -> Path:
+        """Copy the store into a new file that anyone may open.
+
+        Raises:
+            Refused: the file exists already, or is the store itself.
+        """
+        target = Path(path).resolve()
+        if target.exists():
+            raise Refused(f"{target} exists already.", advice="Name a file that does not exist, or remove it first.")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(target.name + ".partial")
+        partial.unlink(missing_ok=True)
+        with self.reading() as cursor:
+            (name,) = cursor.execute("select current_database()").fetchone()
+            quoted = str(partial).replace("'", "''")
+            cursor.execute(f"attach '{quoted}' as loom_snapshot")
+            try:
+                cursor.execute(f'copy from database "{name}" to loom_snapshot')
+            finally:
+                cursor.execute("detach loom_snapshot")
+        partial.rename(target)  # whole or not at all: a copy that was interrupted is never taken for one
+        return target
+
+    def close(self) -> None:
+        """Finish what was accepted and release the file. Closing twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() != self._pid:
+            return  # a forked child owns nothing: closing here would write into its parent's file
+        if not self._writer.close(timeout=2.0):
+            self._root.interrupt()  # a long statement: stop it rather than hang the exit
+            self._writer.close(timeout=2.0)
+        with self._guard:
+            self._root.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreClosed(
+                "This process was forked from the one that owns the store.",
+                advice="Use the 'spawn' start method, or open the store in one process only.",
+            )
+        if self._closed:
+            raise StoreClosed(f"The store {self.path} was closed.", advice="Open it again: loom.open(...).")
+
+
+def _connect(path: str) -> Any:
+    try:
+        # Frames are found by us, in the caller's names (see relation.py); DuckDB would look into our own frames.
+        return duckdb.connect(path, config={"python_enable_replacements": False})
+    except duckdb.Error as exc:
+        first = str(exc).splitlines()[0]
+        if "Could not set lock" in str(exc):
+            raise Refused(
+                f"Another program has {path} open: {first}", advice="Close it there (a DuckDB shell, a viewer), then try again."
+            ) from exc
+        advice = "Keep a copy of the file and its .wal before you try anything else."
+        if "WAL" in str(exc):
+            advice = (
+                f"Its log is damaged. Copy {path} and {path}.wal aside, then move the .wal away and open again: everything up to the "
+                "last checkpoint is there."
+            )
+        raise StoreDamaged(f"The store {path} cannot be opened: {first}", advice=advice) from exc

@@ -1,0 +1,95 @@
+"""One kernel owns a store file: our own lock file beside it says which.
+
+DuckDB's own lock is a POSIX record lock: it vanishes when any code of the owner opens and closes the file, and then a second
+process may write over the first. `flock` on a file of our own does not, and it goes away with its process, so there is no
+stale lock to clean up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from loomnb.errors import StoreBusy
+
+try:
+    import fcntl
+except ImportError:  # Windows: the file stays open without sharing rights, see _take
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["OwnerLock"]
+
+
+def notebook_name() -> str:
+    """The notebook this kernel serves, where the Jupyter server says so."""
+    return os.environ.get("JPY_SESSION_NAME", "")
+
+
+class OwnerLock:
+    """The ownership of a store file, held until `release`.
+
+    Raises:
+        StoreBusy: another process holds it; the message names its notebook and PID, and what to run there.
+    """
+
+    def __init__(self, store: Path, now: datetime) -> None:
+        self.path = store.with_name(store.name + ".lock")
+        self._file: IO[str] = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115  # held open: it is the lock
+        try:
+            _take(self._file)
+        except OSError as exc:
+            owner = _read(self.path)
+            self._file.close()
+            raise _busy(store, owner) from exc
+        self._file.seek(0)
+        self._file.truncate()
+        json.dump({"pid": os.getpid(), "notebook": notebook_name(), "started": now.isoformat(timespec="seconds")}, self._file)
+        self._file.flush()
+
+    def release(self) -> None:
+        """Give the file up. The lock file stays, emptied: removing it would race with the next owner."""
+        if not self._file.closed:
+            with contextlib.suppress(OSError):
+                self._file.seek(0)
+                self._file.truncate()
+            self._file.close()
+
+
+def _take(file: IO[str]) -> None:
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    else:  # pragma: no cover  # Windows
+        import msvcrt
+
+        file.seek(1 << 20)  # a byte past the text, which others must still be able to read
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _busy(store: Path, owner: dict[str, Any]) -> StoreBusy:
+    pid, notebook, started = owner.get("pid"), owner.get("notebook"), owner.get("started")
+    who = f"the notebook {notebook}" if notebook else "another kernel"
+    detail = ", ".join(filter(None, [f"process {pid}" if pid else "", f"since {started}" if started else ""]))
+    error = StoreBusy(
+        f"The store {store} is in use by {who}{f' ({detail})' if detail else ''}.",
+        advice=(
+            "Run one of these two lines in that notebook:\n"
+            '    loom.snapshot("copy.duckdb")   # then read the copy here: loom.open("copy.duckdb")\n'
+            "    loom.close()                   # release the file, then try again here\n"
+            "Or shut that kernel down. Its runs are kept."
+        ),
+    )
+    error.pid = pid  # type: ignore[attr-defined]
+    error.notebook = notebook  # type: ignore[attr-defined]
+    return error

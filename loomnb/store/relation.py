@@ -1,0 +1,209 @@
+"""What `loom.sql` gives: the result of one read-only statement, kept on a cursor of its own.
+
+The statement runs once, into a temporary table of its cursor: so it is the same each time it is looked at, can be paged, and
+a half-read result blocks nobody. It runs in a READ ONLY transaction, which stops every write to the store, whatever its
+disguise (a data-modifying CTE counts as SELECT); a statement that is no query is refused before.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from loomnb.errors import LoomError, Refused
+from loomnb.store.database import Database
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+__all__ = ["Column", "Relation", "query"]
+
+Column = tuple[str, str]
+"""Name and DuckDB type."""
+
+_SHOWN = 10
+
+
+class Relation:
+    """The rows of a query. They do not change any more; they are kept until the object goes."""
+
+    def __init__(self, cursor: Any, columns: Sequence[Column], total: int) -> None:
+        self._cursor = cursor
+        self._guard = threading.Lock()  # a page request may come while a cell reads
+        self.columns: list[str] = [name for name, _ in columns]
+        self.types: list[str] = [kind for _, kind in columns]
+        self._total = total
+        weakref.finalize(self, cursor.close)
+
+    def __len__(self) -> int:
+        return self._total
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """Every row as a tuple of Python values."""
+        return self._read(lambda c: c.execute("from loom_result").fetchall())
+
+    def page(self, offset: int = 0, limit: int = 50) -> list[tuple[Any, ...]]:
+        """Some rows, in the order of the query."""
+        return self._read(lambda c: c.execute("from loom_result limit ? offset ?", [limit, offset]).fetchall())
+
+    def df(self) -> pandas.DataFrame:
+        """A pandas DataFrame.
+
+        Raises:
+            Refused: pandas is not installed.
+        """
+        return self._read(lambda c: c.sql("from loom_result").df(), needs="pandas")
+
+    def pl(self) -> polars.DataFrame:
+        """A polars DataFrame.
+
+        Raises:
+            Refused: polars or pyarrow is not installed.
+        """
+        return self._read(lambda c: c.sql("from loom_result").pl(), needs="polars pyarrow")
+
+    def arrow(self) -> pyarrow.Table:
+        """An Arrow table.
+
+        Raises:
+            Refused: pyarrow is not installed.
+        """
+        return self._read(lambda c: c.sql("from loom_result").to_arrow_table(), needs="pyarrow")
+
+    def show(self, limit: int = _SHOWN) -> None:
+        """Print the first rows as text."""
+        print(self.text(limit))
+
+    def text(self, limit: int = _SHOWN) -> str:
+        """The first rows as an aligned text table."""
+        rows = [[cell_text(v) for v in row] for row in self.page(0, limit)]
+        widths = [max(len(c), *(len(r[i]) for r in rows)) if rows else len(c) for i, c in enumerate(self.columns)]
+        widths = [min(w, 60) for w in widths]
+
+        def line(cells: Sequence[str]) -> str:
+            cut = (c if len(c) <= w else c[: w - 1] + "…" for c, w in zip(cells, widths, strict=True))
+            return "  ".join(c.ljust(w) for c, w in zip(cut, widths, strict=True)).rstrip()
+
+        rest = self._total - len(rows)
+        tail = [f"… {rest:,} more rows"] if rest > 0 else [] if rows else ["(no rows)"]
+        return "\n".join([line(self.columns), line(["─" * w for w in widths]), *map(line, rows), *tail])
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _read(self, fetch: Callable[[Any], Any], needs: str = "") -> Any:
+        try:
+            with self._guard:
+                return fetch(self._cursor)
+        except ImportError as exc:
+            raise Refused(f"This needs {needs.replace(' ', ' and ')}.", advice=f"Run: %pip install {needs}") from exc
+        except duckdb.InvalidInputException as exc:
+            if needs and "pyarrow" in str(exc):
+                raise Refused("This needs pyarrow.", advice="Run: %pip install pyarrow") from exc
+            raise _translated(exc) from exc
+        except duckdb.Error as exc:
+            raise _translated(exc) from exc
+
+
+def cell_text(value: Any) -> str:
+    """A cell as one line of text; NULL for none."""
+    if value is None:
+        return "NULL"
+    text = str(value)
+    return text.replace("\n", "⏎").replace("\r", "")
+
+
+def query(
+    database: Database,
+    sql: str,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    find: Callable[[str], Any],
+    wait: Callable[[Callable[[], Any], Callable[[], None]], Any],
+) -> Relation:
+    """Run one read-only statement.
+
+    Args:
+        database: the store.
+        sql: exactly one query.
+        params: values for `?` or `$name`.
+        find: gives the frame of a name the store does not know, or None.
+        wait: runs a function so that an interrupt can call the second one, and gives its result.
+
+    Raises:
+        Refused: it is not one query, it would write, a name is unknown, or DuckDB refuses it; the text says why.
+    """
+    cursor = database.cursor()
+    done = False
+    try:
+        _check(cursor, sql)
+        for name in _unknown_names(cursor, sql):
+            frame = find(name)
+            if frame is not None:
+                cursor.register(name, frame)
+        result: Relation = wait(lambda: _materialise(cursor, sql, params), cursor.interrupt)
+        done = True
+        return result
+    except duckdb.Error as exc:
+        raise _translated(exc) from exc
+    finally:
+        if not done:
+            cursor.close()
+
+
+def _check(cursor: Any, sql: str) -> None:
+    statements = cursor.extract_statements(sql)
+    if len(statements) != 1:
+        raise Refused(f"{len(statements)} statements were given; loom.sql runs one query.", advice="Split them into several calls.")
+    kind = str(statements[0].type).rpartition(".")[2]
+    if kind not in ("SELECT", "EXPLAIN", "PRAGMA"):
+        raise Refused(
+            f"loom.sql only reads, and this is a {kind} statement.",
+            advice="The store is written by runs. To change a copy: loom.snapshot('copy.duckdb'), then duckdb.connect('copy.duckdb').",
+        )
+
+
+def _unknown_names(cursor: Any, sql: str) -> list[str]:
+    try:
+        names = cursor.get_table_names(sql)
+    except duckdb.Error:  # EXPLAIN and the like: let the statement itself say what is wrong
+        return []
+    known = {r[0].lower() for r in cursor.execute("select table_name from information_schema.tables").fetchall()}
+    return [n for n in names if n.lower() not in known]
+
+
+def _materialise(cursor: Any, sql: str, params: Sequence[Any] | Mapping[str, Any] | None) -> Relation:
+    cursor.execute("begin transaction read only")
+    try:
+        values = list(params) if isinstance(params, (list, tuple)) else dict(params) if params else []
+        text = sql.strip().rstrip(";")
+        if str(cursor.extract_statements(sql)[0].type).endswith("SELECT"):
+            cursor.execute(f"create temp table loom_result as {text}\n", values)
+        else:  # EXPLAIN and PRAGMA are no sub-queries: their few rows are stored as text
+            rows = cursor.execute(text, values).fetchall()
+            names = [d[0] for d in cursor.description]
+            cursor.execute("create temp table loom_result(" + ", ".join(f'"{n}" varchar' for n in names) + ")")
+            for row in rows:
+                cursor.execute(f"insert into loom_result values ({', '.join('?' * len(row))})", [str(v) for v in row])
+    except BaseException:
+        cursor.execute("rollback")
+        raise
+    cursor.execute("commit")
+    columns = [(r[0], r[1]) for r in cursor.execute("describe loom_result").fetchall()]
+    (total,) = cursor.execute("select count(*) from loom_result").fetchone()
+    return Relation(cursor, columns, total)
+
+
+def _translated(exc: duckdb.Error) -> LoomError:
+    if isinstance(exc, duckdb.InterruptException):
+        return Refused("The query was interrupted.", code="INTERRUPTED")
+    text = str(exc)
+    advice = ""
+    if isinstance(exc, duckdb.CatalogException) and "does not exist" in text:
+        advice = "Tables: runs, moves, documents, asks, answers, logs, events, states, journal; or a DataFrame of this notebook."
+    return Refused(text, advice=advice, code="SQL_REFUSED")

@@ -1,0 +1,584 @@
+"""The composition root: `Loom` wires store, runtime, definitions and the notebook's face. The only place that knows them all."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+
+# Before atexit.register below: DuckDB registers an exit hook of its own on import, which interrupts every connection; exit
+# hooks run last in, first out, so ours has to come after it to close in order.
+import duckdb  # noqa: F401
+
+from loomnb.asks import NOTHING, Answers, Ask, Confirmation, Script, check_confirmation, check_questions, read_answers
+from loomnb.errors import Conflict, LoomError, Refused
+from loomnb.ids import SYSTEM, Source
+from loomnb.ready import ASK
+from loomnb.runtime import CURRENT, Face, NoFace, Run, RunRecord, Runtime, Status
+from loomnb.store import MEMORY, Database, Relation, query
+from loomnb.workflows import BaseWorkflow, definition_of
+
+__all__ = [
+    "AskRun",
+    "Loom",
+    "Pending",
+    "PendingAsk",
+    "answers",
+    "ask_questions",
+    "close",
+    "confirm",
+    "default",
+    "open_store",
+    "pending",
+    "restore",
+    "run",
+    "runs",
+    "snapshot",
+    "sql",
+    "start",
+]
+
+Durability = Literal["sync", "pipelined"]
+DEFAULT_PATH = "loom.duckdb"
+
+
+class NotebookFace(Face, Protocol):
+    """What the entry point group `loomnb.face` provides."""
+
+    def attach(self, session: Loom) -> None:
+        """A store was opened."""
+        ...
+
+    def show_pending(self, pending: Pending) -> bool:
+        """Show every open ask with its form; False where nothing can be shown."""
+        ...
+
+    def show_relation(self, relation: Relation) -> bool:
+        """Show a paged table; False where nothing can be shown."""
+        ...
+
+    def names(self) -> Mapping[str, Any]:
+        """The notebook's variables."""
+        ...
+
+    def answers_beside_notebook(self) -> bool:
+        """Whether nobody can answer in this kernel, so that an `answers.yaml` beside the notebook is used by itself."""
+        ...
+
+
+_face: NotebookFace | None = None
+_face_looked_for = False
+
+
+def notebook_face() -> NotebookFace | None:
+    """The face, where IPython runs in this process and one is installed."""
+    global _face, _face_looked_for
+    ipython = sys.modules.get("IPython")
+    if _face_looked_for or ipython is None or ipython.get_ipython() is None:
+        return _face
+    _face_looked_for = True
+    from importlib.metadata import entry_points  # only where there is a notebook
+
+    for point in entry_points(group="loomnb.face"):
+        _face = cast("NotebookFace", point.load())
+        break
+    return _face
+
+
+def _current_face() -> Face:
+    return notebook_face() or NoFace()
+
+
+class AskRun(Run):
+    """Questions asked in a cell. Awaiting it gives `Answers`, or for a confirmation its verdict."""
+
+    def _outcome(self) -> Any:
+        result = super()._outcome()
+        return Answers(result) if isinstance(result, list) else Confirmation.model_validate(result)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._ended().__await__()
+
+
+class PendingAsk:
+    """One open ask of a run."""
+
+    def __init__(self, run: Run, ask: Ask) -> None:
+        self.run = run
+        self.ask = ask
+
+    @property
+    def id(self) -> str:
+        """The ask's id."""
+        return self.ask.id
+
+    @property
+    def name(self) -> str:
+        """The wait transition, or `answer`."""
+        return self.ask.name
+
+    @property
+    def label(self) -> str:
+        """What is asked."""
+        return self.ask.label
+
+    def answer(self, payload: Any = None) -> None:
+        """Answer it; see `Run.answer`."""
+        self.run.answer(self.ask.id, payload)
+
+    def __repr__(self) -> str:
+        return f"<{self.run.title}: {self.ask.label!r} ({self.ask.kind}), run {self.run.id}>"
+
+
+class Pending(Sequence[PendingAsk]):
+    """Every open ask of a store. As a cell's last line it shows each run with its form."""
+
+    def __init__(self, asks: Sequence[PendingAsk]) -> None:
+        self._asks = tuple(asks)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._asks[index]
+
+    def __len__(self) -> int:
+        return len(self._asks)
+
+    def __iter__(self) -> Iterator[PendingAsk]:
+        return iter(self._asks)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs that ask, each once."""
+        return list({a.run.id: a.run for a in self._asks}.values())
+
+    def __repr__(self) -> str:
+        return "\n\n".join(repr(run) for run in self.runs) if self._asks else "Nothing is asked."
+
+    def _ipython_display_(self) -> None:
+        face = notebook_face()
+        if not self._asks or face is None or not face.show_pending(self):
+            print(repr(self))
+
+
+class Loom:
+    """An open store with its runs. Module-level verbs (`loom.start`, …) act on the default one.
+
+    Args:
+        path: the store file; ":memory:" for none.
+        durability: `sync` (each move is durable before the next begins) or `pipelined` (automatic moves go on while the commit
+            of the last one is in flight; nothing is shown or answered before its commit). The default of each run.
+        source: ids and clock; for tests.
+
+    Raises:
+        StoreBusy: another kernel owns the file.
+        StoreDamaged: it cannot be read.
+    """
+
+    def __init__(self, path: str, *, durability: Durability = "sync", source: Source = SYSTEM) -> None:
+        _check_durability(durability)
+        self._database = Database(path, source)
+        try:
+            self._script: Script | None = None
+            self._file_script: Script | None = None
+            self._file_looked_for = False
+            self.runtime = Runtime(self._database, source, pipelined=durability == "pipelined", scripted=self._scripted)
+        except BaseException:
+            self._database.close()
+            raise
+        face = notebook_face()
+        if face is not None:
+            face.attach(self)
+
+    @property
+    def path(self) -> str:
+        """The store file."""
+        return self._database.path
+
+    def __repr__(self) -> str:
+        return f"<Loom {self.path}>"
+
+    def __enter__(self) -> Loom:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- runs -------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        workflow: type[BaseWorkflow[Any]] | str,
+        args: Any = None,
+        *,
+        key: str | None = None,
+        fresh: bool = False,
+        labels: Sequence[str] = (),
+        title: str | None = None,
+        step_limit: int | None = None,
+        durability: Durability | None = None,
+        loop: Literal["thread", "kernel"] = "thread",
+    ) -> Run:
+        """Start a run and return at once. As a cell's last line it is the live panel.
+
+        Args:
+            workflow: the class, or its name.
+            args: its arguments, judged by the workflow's schema; copied.
+            key: find the stored run of this key instead of starting a second one, also after a restart.
+            fresh: with a key: a new run all the same.
+            labels: free words to find it by.
+            title: what people read above it.
+            step_limit: moves it may make without coming to rest; default: the workflow's.
+            durability: default: the store's.
+            loop: `kernel` moves it on the notebook's own loop, for async clients that were made in a cell.
+
+        Raises:
+            ArgsInvalid: the arguments do not fit; no run was made.
+            Conflict: the key's run was started with other arguments.
+            DefinitionError: the class is no workflow.
+            NotFound: no workflow has this name.
+        """
+        if durability is not None:
+            _check_durability(durability)
+        record = self.runtime.start(
+            definition_of(workflow),
+            args,
+            key=key,
+            fresh=fresh,
+            labels=labels,
+            title=title,
+            step_limit=step_limit,
+            pipelined=None if durability is None else durability == "pipelined",
+            loop=loop,
+        )
+        return self._handle(record)
+
+    def run(self, run_id: str) -> Run:
+        """The handle of a run, also of one of an earlier kernel.
+
+        Raises:
+            NotFound: this store has no such run.
+        """
+        return self._handle(self.runtime.record(run_id))
+
+    def runs(self, *, status: str | None = None, workflow: str | None = None, labels: Sequence[str] = ()) -> Relation:
+        """A table of the runs, newest first.
+
+        Args:
+            status: only those.
+            workflow: only those of this name.
+            labels: only those that have all of them.
+        """
+        if status is not None and status not in set(Status):
+            raise Refused(f"{status!r} is no status.", advice=f"One of: {', '.join(Status)}.")
+        sql = (
+            "select run_id, title, workflow, status, place, moves, error_message, started_at, updated_at, labels from runs "
+            "where ($status is null or status = $status) and ($workflow is null or workflow = $workflow) "
+            "and list_has_all(coalesce(labels, []), $labels::varchar[]) order by number desc"
+        )
+        return self.sql(sql, {"status": status, "workflow": workflow, "labels": list(labels)})
+
+    def pending(self) -> Pending:
+        """Every open ask of every run, oldest run first."""
+        found = []
+        for record in self.runtime.live():
+            handle = self._handle(record)
+            found += [PendingAsk(handle, ask) for ask in record.view.asks]
+        return Pending(found)
+
+    def restore(self) -> list[Run]:
+        """Let the runs of a dead kernel go on whose definition is known; every run that is not finished."""
+        return [self._handle(record) for record in self.runtime.restore()]
+
+    def _handle(self, record: RunRecord) -> Run:
+        return (AskRun if record.workflow == ASK.name else Run)(record, self.runtime, _current_face)
+
+    # -- asking -----------------------------------------------------------------------------------
+
+    def ask_questions(self, questions: Sequence[Any], *, key: str | None = None, fresh: bool = False) -> AskRun:
+        """Ask questions in a cell: `answers = await loom.ask_questions([...])`, or `.wait()` in a plain cell.
+
+        Args:
+            questions: `{"id", "question", "isSkippable", "description"?, "options"?}` each (IntLoom's schema); copied.
+            key: running the cell again finds the earlier answer.
+            fresh: with a key: ask anew.
+
+        Raises:
+            ArgsInvalid: these are no questions.
+            Conflict: other questions were asked under this key.
+        """
+        _refuse_in_move("ask_questions")
+        args: dict[str, Any] = {"questions": [q.dump() for q in check_questions(questions)]}
+        return self._ask(args, key, fresh, "Question" if len(args["questions"]) == 1 else "Questions")
+
+    def confirm(self, context: str, *, key: str | None = None, fresh: bool = False) -> AskRun:
+        """Ask for a confirmation in a cell; `.is_confirmed` and `.feedback` of what awaiting it gives.
+
+        Args:
+            context: what to confirm; Markdown.
+            key: running the cell again finds the earlier verdict.
+            fresh: with a key: ask anew.
+
+        Raises:
+            ArgsInvalid: the context is no text, or empty.
+            Conflict: something else was to be confirmed under this key.
+        """
+        _refuse_in_move("confirm")
+        return self._ask({"confirm": check_confirmation(context)}, key, fresh, "Confirmation")
+
+    def _ask(self, args: dict[str, Any], key: str | None, fresh: bool, title: str) -> AskRun:
+        if key is not None:
+            args["key"] = key
+        record = self.runtime.start(ASK, args, key=key, fresh=fresh, title=title)
+        handle = self._handle(record)
+        assert isinstance(handle, AskRun)
+        return handle
+
+    def answers(self, mapping: Mapping[str, Any] | None) -> None:
+        """Answers as data, for running without a person. Replaces what was given before, also the file's; None clears.
+
+        Args:
+            mapping: definition name (or "*"; questions asked in a cell are under "ask") → question id, wait transition, or a
+                confirmation's key (else "confirm") → what `run.answer` takes. A list is one answer per time it is asked (a
+                payload that is a list goes inside one); None skips.
+
+        Raises:
+            ArgsInvalid: the shape is wrong; what was given before stays.
+        """
+        self._script = Script(mapping, "loom.answers") if mapping is not None else None
+        self._file_script, self._file_looked_for = None, mapping is None and self._file_looked_for
+        if mapping is None:
+            self._file_looked_for = True  # None clears: neither a call nor a file answers any more
+        for record in self.runtime.live():
+            if record.view.asks:
+                record.script_error = None
+                assert record.host is not None
+                record.host.post(self.runtime.try_script, record)
+
+    def _scripted(self, record: RunRecord, ask: Ask) -> tuple[Any, str]:
+        if self._script is not None:
+            return self._script.payload(record.workflow, ask), self._script.source
+        if not self._file_looked_for:
+            self._file_looked_for = True
+            self._file_script = _answers_file()
+        if self._file_script is not None:
+            return self._file_script.payload(record.workflow, ask), self._file_script.source
+        return NOTHING, ""
+
+    # -- SQL --------------------------------------------------------------------------------------
+
+    def sql(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
+        """Run one read-only query over the store; frames of the notebook are found by name.
+
+        Tables: runs, moves, documents, asks, answers, logs, events, states, journal.
+
+        Args:
+            sql: one statement.
+            params: values for `?` (a list) or `$name` (a mapping).
+
+        Raises:
+            Refused: it is not one query, it would write, or DuckDB refuses it.
+        """
+        frame = inspect.currentframe()
+        names = _caller_names(frame.f_back if frame else None)
+        face = notebook_face()
+        return query(self._database, sql, params, lambda n: _frame(n, names, face), _interruptible)
+
+    def snapshot(self, path: str) -> Path:
+        """Write a copy of the store that any other kernel may open; the file must not exist.
+
+        Raises:
+            Refused: it exists.
+        """
+        return self._database.snapshot(path)
+
+    def close(self) -> None:
+        """Finish what was accepted and release the file. Runs in progress are made again by the next kernel."""
+        global _default
+        with _GUARD:
+            self.runtime.close()
+            self._database.close()
+            _open.pop(self.path, None)
+            if _default is self:
+                _default = next(reversed(_open.values()), None) if _open else None
+
+
+def _check_durability(durability: str) -> None:
+    if durability not in ("sync", "pipelined"):
+        raise Refused(f"durability={durability!r} is not known.", advice="Use 'sync' (the default) or 'pipelined'.")
+
+
+def _refuse_in_move(what: str) -> None:
+    if CURRENT.get() is not None:
+        raise Refused(
+            f"loom.{what} is for cells; a transition cannot stop in the middle to ask.",
+            advice="End the transition in a place with a wait transition: @loom.transition(from_=…, to=…, wait=True, schema=…).",
+        )
+
+
+def _answers_file() -> Script | None:
+    named = os.environ.get("LOOMNB_ANSWERS")
+    if named:
+        return read_answers(Path(named))
+    beside = Path("answers.yaml")
+    face = notebook_face()
+    if face is not None and face.answers_beside_notebook() and beside.exists():
+        return read_answers(beside)
+    return None
+
+
+def _caller_names(frame: Any) -> Iterator[Mapping[str, Any]]:
+    """The variables of whoever called, nearest first, past our own frames."""
+    package = os.path.dirname(os.path.abspath(__file__))
+    while frame is not None:
+        if not os.path.abspath(frame.f_code.co_filename).startswith(package):
+            yield frame.f_locals
+            yield frame.f_globals
+            return
+        frame = frame.f_back
+
+
+def _frame(name: str, names: Iterator[Mapping[str, Any]], face: NotebookFace | None) -> Any:
+    spaces = [*names, *([face.names()] if face is not None else [])]
+    for space in spaces:
+        value = space.get(name)
+        if isinstance(value, Relation):
+            return value.arrow()
+        if value is not None and type(value).__module__.partition(".")[0] in ("pandas", "polars", "pyarrow", "duckdb", "numpy"):
+            return value
+    return None
+
+
+def _interruptible(work: Callable[[], Any], interrupt: Callable[[], None]) -> Any:
+    """Run a query so that a kernel interrupt stops it: it works on another thread, and this one waits in short slices."""
+    done = threading.Event()
+    outcome: list[Any] = []
+
+    def call() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as exc:
+            outcome.append(exc)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=call, name="loom query", daemon=True)
+    thread.start()
+    try:
+        while not done.wait(0.1):
+            pass
+    except BaseException:
+        interrupt()
+        done.wait(2)
+        raise
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+# -- the default session ---------------------------------------------------------------------------
+
+_GUARD = threading.RLock()
+_open: dict[str, Loom] = {}
+_default: Loom | None = None
+
+
+def open_store(path: str | os.PathLike[str] | None = None, *, durability: Durability = "sync", source: Source = SYSTEM) -> Loom:
+    """Open a store and make it the default. The same path again gives the same one; others stay open.
+
+    Args:
+        path: the file; default: $LOOMNB_STORE, else ./loom.duckdb. ":memory:" keeps nothing.
+        durability: see `Loom`.
+        source: ids and clock; for tests.
+
+    Raises:
+        StoreBusy: another kernel owns the file.
+        StoreDamaged: it cannot be read.
+        Conflict: it is open here with another durability.
+    """
+    global _default
+    name = os.fspath(path) if path is not None else os.environ.get("LOOMNB_STORE") or DEFAULT_PATH
+    resolved = name if name == MEMORY else str(Path(name).resolve())
+    with _GUARD:
+        found = _open.get(resolved)
+        if found is None:
+            found = Loom(resolved, durability=durability, source=source)
+            _open[resolved] = found
+        elif found.runtime.pipelined != (durability == "pipelined") and durability != "sync":
+            raise Conflict(f"{resolved} is open with another durability.", advice="loom.close() first, then open it again.")
+        _default = found
+        return found
+
+
+def default() -> Loom:
+    """The default store, opened on first use."""
+    with _GUARD:
+        return _default if _default is not None else open_store()
+
+
+def close() -> None:
+    """Close the default store; without one, nothing happens."""
+    with _GUARD:
+        if _default is not None:
+            _default.close()
+
+
+def start(workflow: type[BaseWorkflow[Any]] | str, args: Any = None, **options: Any) -> Run:
+    """Start a run in the default store: see `Loom.start`."""
+    return default().start(workflow, args, **options)
+
+
+def run(run_id: str) -> Run:
+    """The handle of a run: see `Loom.run`."""
+    return default().run(run_id)
+
+
+def runs(*, status: str | None = None, workflow: str | None = None, labels: Sequence[str] = ()) -> Relation:
+    """A table of the runs: see `Loom.runs`."""
+    return default().runs(status=status, workflow=workflow, labels=labels)
+
+
+def pending() -> Pending:
+    """Every open ask: see `Loom.pending`."""
+    return default().pending()
+
+
+def restore() -> list[Run]:
+    """Let the runs of a dead kernel go on: see `Loom.restore`."""
+    return default().restore()
+
+
+def ask_questions(questions: Sequence[Any], *, key: str | None = None, fresh: bool = False) -> AskRun:
+    """Ask questions in a cell: see `Loom.ask_questions`."""
+    return default().ask_questions(questions, key=key, fresh=fresh)
+
+
+def confirm(context: str, *, key: str | None = None, fresh: bool = False) -> AskRun:
+    """Ask for a confirmation in a cell: see `Loom.confirm`."""
+    return default().confirm(context, key=key, fresh=fresh)
+
+
+def answers(mapping: Mapping[str, Any] | None) -> None:
+    """Answers as data: see `Loom.answers`."""
+    default().answers(mapping)
+
+
+def sql(sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
+    """Run one read-only query over the default store: see `Loom.sql`."""
+    return default().sql(sql, params)
+
+
+def snapshot(path: str) -> Path:
+    """Write a copy of the default store: see `Loom.snapshot`."""
+    return default().snapshot(path)
+
+
+@atexit.register
+def _at_exit() -> None:
+    for session in list(_open.values()):
+        with contextlib.suppress(LoomError):
+            session.close()

@@ -1,0 +1,97 @@
+"""`@loom.workflow`: check the class, give it its name, register it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from loomnb.errors import DefinitionError, NotFound
+from loomnb.names import snake_case
+from loomnb.runtime import REGISTRY, Definition
+from loomnb.store import notebook_name
+from loomnb.workflows.base import BaseWorkflow
+from loomnb.workflows.table import WorkflowDefinition, compile_workflow
+
+__all__ = ["definition_of", "workflow"]
+
+W = TypeVar("W", bound=BaseWorkflow[Any])
+_DEFINITION = "__loom_workflow__"
+
+
+@overload
+def workflow(cls: type[W], /) -> type[W]: ...
+@overload
+def workflow(
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    schema: Any = None,
+    state_schema: Any = None,
+    step_limit: int = 1000,
+) -> Callable[[type[W]], type[W]]: ...
+def workflow(
+    cls: type[Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    schema: Any = None,
+    state_schema: Any = None,
+    step_limit: int = 1000,
+) -> Any:
+    """Define a workflow. The class is checked now; running its cell again replaces it, and stored runs go on with the new one.
+
+    Args:
+        cls: the class, when used without parentheses.
+        name: the identifier; default: the class name without `Workflow`, in snake case.
+        title: what people read; default: from the name.
+        description: for people; default: the docstring.
+        schema: judges and parses the args, once, when a run starts; what pydantic's TypeAdapter takes.
+        state_schema: judges the state after each transition; what it parses to is stored.
+        step_limit: moves a run may make without coming to rest.
+
+    Raises:
+        DefinitionError: the class cannot work, or its name is taken.
+    """
+
+    def define(cls: type[W]) -> type[W]:
+        if not (isinstance(cls, type) and issubclass(cls, BaseWorkflow)):
+            raise DefinitionError(f"{cls!r} is no workflow class.", advice="Let it extend loom.BaseWorkflow.")
+        module = cls.__module__
+        definition = compile_workflow(
+            cls,
+            name=name or snake_case(cls.__name__, "_workflow"),
+            title=title,
+            description=description,
+            schema=schema,
+            state_schema=state_schema,
+            step_limit=step_limit,
+            origin=(notebook_name() or module) if module == "__main__" else module,
+        )
+        REGISTRY.add(definition, module, cls.__qualname__)
+        setattr(cls, _DEFINITION, definition)
+        return cls
+
+    return define(cls) if cls is not None else define
+
+
+def definition_of(workflow: type[BaseWorkflow[Any]] | str) -> Definition:
+    """The definition of a class, or of a name.
+
+    Raises:
+        NotFound: no workflow has the name.
+        DefinitionError: the class was not decorated.
+    """
+    if isinstance(workflow, str):
+        return REGISTRY.need(workflow)
+    definition = vars(workflow).get(_DEFINITION) if isinstance(workflow, type) else None
+    if not isinstance(definition, WorkflowDefinition):
+        raise DefinitionError(
+            f"{getattr(workflow, '__qualname__', workflow)!r} is no workflow.", advice="Decorate the class with @loom.workflow."
+        )
+    registered = REGISTRY.get(definition.name)
+    if registered is None:
+        raise NotFound(f"The workflow {definition.name!r} is not registered.")
+    return definition
