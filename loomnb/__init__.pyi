@@ -1,0 +1,146 @@
+# The public names, for type checkers. `__init__.py` resolves the same ones at first use; tests/test_door.py keeps
+# the two equal.
+
+from loomnb.asks import Answers as Answers
+from loomnb.asks import Ask as Ask
+from loomnb.asks import Confirmation as Confirmation
+from loomnb.asks import Option as Option
+from loomnb.asks import Question as Question
+from loomnb.asks import user_answer_confirmation_schema as user_answer_confirmation_schema
+from loomnb.asks import user_answer_questions_schema as user_answer_questions_schema
+from loomnb.asks import user_ask_confirmation_schema as user_ask_confirmation_schema
+from loomnb.asks import user_ask_questions_schema as user_ask_questions_schema
+from loomnb.documents import DocumentEntity as DocumentEntity
+from loomnb.documents import DocumentOptions as DocumentOptions
+from loomnb.documents import DocumentSaveOptions as DocumentSaveOptions
+from loomnb.documents import DocumentStore as DocumentStore
+from loomnb.documents import ErrorDocument as ErrorDocument
+from loomnb.documents import MarkdownDocument as MarkdownDocument
+from loomnb.documents import MessageDocument as MessageDocument
+from loomnb.documents import PlainDocument as PlainDocument
+from loomnb.documents import document as document
+from loomnb.errors import AnswerInvalid as AnswerInvalid
+from loomnb.errors import AnswerRefused as AnswerRefused
+from loomnb.errors import ArgsInvalid as ArgsInvalid
+from loomnb.errors import Bug as Bug
+from loomnb.errors import Conflict as Conflict
+from loomnb.errors import DefinitionError as DefinitionError
+from loomnb.errors import LoomError as LoomError
+from loomnb.errors import MoveTimedOut as MoveTimedOut
+from loomnb.errors import NoFrontEnd as NoFrontEnd
+from loomnb.errors import NotFound as NotFound
+from loomnb.errors import NotJson as NotJson
+from loomnb.errors import OwnershipLost as OwnershipLost
+from loomnb.errors import ReadOnly as ReadOnly
+from loomnb.errors import Refused as Refused
+from loomnb.errors import RunFailed as RunFailed
+from loomnb.errors import SchemaValidationError as SchemaValidationError
+from loomnb.errors import StoreBusy as StoreBusy
+from loomnb.errors import StoreClosed as StoreClosed
+from loomnb.errors import StoreDamaged as StoreDamaged
+from loomnb.errors import WorldFailed as WorldFailed
+from loomnb.errors import WouldDeadlock as WouldDeadlock
+from loomnb.runtime import Event as Event
+from loomnb.runtime import Failure as Failure
+from loomnb.runtime import HistoryEntry as HistoryEntry
+from loomnb.runtime import Run as Run
+from loomnb.runtime import RunContext as RunContext
+from loomnb.runtime import RunView as RunView
+from loomnb.runtime import Status as Status
+from loomnb.runtime import TransitionInput as TransitionInput
+from loomnb.store import Relation as Relation
+from loomnb.studio import AskRun as AskRun
+from loomnb.studio import Loom as Loom
+from loomnb.studio import Pending as Pending
+from loomnb.studio import PendingAsk as PendingAsk
+from loomnb.studio import answers as answers
+from loomnb.studio import ask_questions as ask_questions
+from loomnb.studio import close as close
+from loomnb.studio import confirm as confirm
+from loomnb.studio import open_store as open  # noqa: A004  # `loom.open`: a name of the module, not of whoever imports it
+from loomnb.studio import pending as pending
+from loomnb.studio import restore as restore
+from loomnb.studio import run as run
+from loomnb.studio import runs as runs
+from loomnb.studio import snapshot as snapshot
+from loomnb.studio import sql as sql
+from loomnb.studio import start as start
+from loomnb.workflows import BaseWorkflow as BaseWorkflow
+from loomnb.workflows import TransitionOptions as TransitionOptions
+from loomnb.workflows import guard as guard
+from loomnb.workflows import transition as transition
+from loomnb.workflows import workflow as workflow
+
+__version__: str
+
+__all__ = [
+    "AnswerInvalid",
+    "AnswerRefused",
+    "Answers",
+    "ArgsInvalid",
+    "Ask",
+    "AskRun",
+    "BaseWorkflow",
+    "Bug",
+    "Confirmation",
+    "Conflict",
+    "DefinitionError",
+    "DocumentEntity",
+    "DocumentOptions",
+    "DocumentSaveOptions",
+    "DocumentStore",
+    "ErrorDocument",
+    "Event",
+    "Failure",
+    "HistoryEntry",
+    "Loom",
+    "LoomError",
+    "MarkdownDocument",
+    "MessageDocument",
+    "MoveTimedOut",
+    "NoFrontEnd",
+    "NotFound",
+    "NotJson",
+    "Option",
+    "OwnershipLost",
+    "Pending",
+    "PendingAsk",
+    "PlainDocument",
+    "Question",
+    "ReadOnly",
+    "Refused",
+    "Relation",
+    "Run",
+    "RunContext",
+    "RunFailed",
+    "RunView",
+    "SchemaValidationError",
+    "Status",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreDamaged",
+    "TransitionInput",
+    "TransitionOptions",
+    "WorldFailed",
+    "WouldDeadlock",
+    "answers",
+    "ask_questions",
+    "close",
+    "confirm",
+    "document",
+    "guard",
+    "open",
+    "pending",
+    "restore",
+    "run",
+    "runs",
+    "snapshot",
+    "sql",
+    "start",
+    "transition",
+    "user_answer_confirmation_schema",
+    "user_answer_questions_schema",
+    "user_ask_confirmation_schema",
+    "user_ask_questions_schema",
+    "workflow",
+]
