@@ -386,7 +386,10 @@ class Loom:
         frame = inspect.currentframe()
         names = _caller_names(frame.f_back if frame else None)
         face = notebook_face()
-        return query(self._database, sql, params, lambda n: _frame(n, names, face), _interruptible)
+        relation = query(self._database, sql, params, lambda n: _frame(n, names, face), _interruptible)
+        if face is not None:
+            relation.show_live = face.show_relation
+        return relation
 
     def snapshot(self, path: str) -> Path:
         """Write a copy of the store that any other kernel may open; the file must not exist.

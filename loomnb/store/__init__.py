@@ -2,7 +2,7 @@
 
 from loomnb.store.database import MEMORY, Database
 from loomnb.store.lock import notebook_name
-from loomnb.store.relation import Relation, cell_text, query
+from loomnb.store.relation import Relation, cell_text, parameters, query
 from loomnb.store.writer import Row
 
-__all__ = ["MEMORY", "Database", "Relation", "Row", "cell_text", "notebook_name", "query"]
+__all__ = ["MEMORY", "Database", "Relation", "Row", "cell_text", "notebook_name", "parameters", "query"]

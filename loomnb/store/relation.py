@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from loomnb.errors import LoomError, Refused
+from loomnb.present import table_html
 from loomnb.store.database import Database
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["Column", "Relation", "query"]
+__all__ = ["Column", "Relation", "cell_text", "parameters", "query"]
 
 Column = tuple[str, str]
 """Name and DuckDB type."""
@@ -34,6 +35,8 @@ class Relation:
     """The rows of a query. They do not change any more; they are kept until the object goes."""
 
     def __init__(self, cursor: Any, columns: Sequence[Column], total: int) -> None:
+        self.show_live: Callable[[Relation], bool] = lambda _: False
+        """Shows it as a table that can be paged, where there is a notebook."""
         self._cursor = cursor
         self._guard = threading.Lock()  # a page request may come while a cell reads
         self.columns: list[str] = [name for name, _ in columns]
@@ -97,6 +100,14 @@ class Relation:
     def __repr__(self) -> str:
         return self.text()
 
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        rows = [[cell_text(v) for v in row] for row in self.page(0, _SHOWN)]
+        return {"text/plain": self.text(), "text/html": table_html(self.columns, self.types, rows, self._total)}
+
+    def _ipython_display_(self) -> None:
+        if not self.show_live(self):
+            raise NotImplementedError  # IPython then takes the static forms
+
     def _read(self, fetch: Callable[[Any], Any], needs: str = "") -> Any:
         try:
             with self._guard:
@@ -156,6 +167,18 @@ def query(
             cursor.close()
 
 
+def parameters(sql: str) -> list[str]:
+    """The names of a statement's `$name` parameters.
+
+    Raises:
+        Refused: it does not parse.
+    """
+    try:
+        return sorted(name for s in duckdb.extract_statements(sql) for name in s.named_parameters if not name.isdigit())
+    except duckdb.Error as exc:
+        raise _translated(exc) from exc
+
+
 def _check(cursor: Any, sql: str) -> None:
     statements = cursor.extract_statements(sql)
     if len(statements) != 1:
@@ -195,14 +218,14 @@ def _materialise(cursor: Any, sql: str, params: Sequence[Any] | Mapping[str, Any
         raise
     cursor.execute("commit")
     columns = [(r[0], r[1]) for r in cursor.execute("describe loom_result").fetchall()]
-    (total,) = cursor.execute("select count(*) from loom_result").fetchone()
+    ((total,),) = cursor.execute("select count(*) from loom_result").fetchall()
     return Relation(cursor, columns, total)
 
 
 def _translated(exc: duckdb.Error) -> LoomError:
     if isinstance(exc, duckdb.InterruptException):
         return Refused("The query was interrupted.", code="INTERRUPTED")
-    text = str(exc)
+    text = str(exc).replace("create temp table loom_result as ", "")
     advice = ""
     if isinstance(exc, duckdb.CatalogException) and "does not exist" in text:
         advice = "Tables: runs, moves, documents, asks, answers, logs, events, states, journal; or a DataFrame of this notebook."

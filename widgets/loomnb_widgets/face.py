@@ -1,0 +1,137 @@
+"""What loomnb asks of a notebook (the entry point `loomnb.face`): show runs, take answers, say when nobody can answer."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+from IPython.display import display
+
+from loomnb.runtime import FINISHED, Run, Status
+from loomnb.store import Relation
+from loomnb.studio import Loom, Pending
+from loomnb_widgets import capture
+from loomnb_widgets.bridge import Lane, nobody_at_all, under_voila
+from loomnb_widgets.explorer import RelationTable
+from loomnb_widgets.panel import HELLO_WITHIN, Panel
+
+__all__ = ["NotebookFace", "face"]
+
+_FALLBACK_WITHIN = 4.0  # seconds more for the core widgets to show a sign of life
+_SETTLE = 0.4  # seconds a display waits for a quick run to come to rest, so that what is saved tells where it stands
+_PANELS_KEPT = 200
+
+
+class NotebookFace:
+    """The face of this kernel."""
+
+    def __init__(self) -> None:
+        self._lane: Lane | None = None
+        self._panels: dict[str, Panel] = {}
+        self._sessions: weakref.WeakSet[Loom] = weakref.WeakSet()
+        self._guard = threading.Lock()
+
+    def lane(self) -> Lane:
+        """The express lane, laid on first use."""
+        if self._lane is None:
+            self._lane = Lane()
+        return self._lane
+
+    def attach(self, session: Loom) -> None:
+        """A store was opened: sort prints from now on, and show what blocks its runs."""
+        if getattr(get_ipython(), "kernel", None) is None:
+            return
+        self.lane()
+        capture.install()
+        self._sessions.add(session)
+        session.runtime.on_blocked = self._blocked
+
+    def _blocked(self) -> None:
+        for panel in list(self._panels.values()):
+            host = panel._record.host
+            if host is not None:
+                panel.warn(host.blocked)
+
+    # -- showing ----------------------------------------------------------------------------------
+
+    def show(self, run: Run) -> bool:
+        """Show the run's panel in the current cell."""
+        if getattr(get_ipython(), "kernel", None) is None:
+            return False
+        end = time.monotonic() + _SETTLE
+        while not run._is_settled() and time.monotonic() < end and not self._on_its_loop(run):
+            self.pump()
+            time.sleep(0.01)
+        with self._guard:
+            panel = self._panels.get(run.id)
+            if panel is None:
+                panel = Panel(run, run._record, self.lane(), run._runtime)
+                self._panels[run.id] = panel
+                self._prune()
+        panel.show()
+        return True
+
+    @staticmethod
+    def _on_its_loop(run: Run) -> bool:
+        host = run._record.host
+        return host is not None and host.is_current()
+
+    def _prune(self) -> None:
+        for run_id, panel in list(self._panels.items())[:-_PANELS_KEPT]:
+            if panel._record.view.status in FINISHED:
+                panel.close_panel()
+                del self._panels[run_id]
+
+    def show_pending(self, pending: Pending) -> bool:
+        """Show each run that asks."""
+        return all([self.show(run) for run in pending.runs])
+
+    def show_relation(self, relation: Relation) -> bool:
+        """Show a paged table."""
+        if getattr(get_ipython(), "kernel", None) is None:
+            return False
+        sessions = list(self._sessions)
+        if not sessions:
+            return False
+        table = RelationTable(relation, self.lane(), sessions[0].runtime.workers)
+        display(table.bundle(), raw=True)
+        return True
+
+    def is_shown(self, run: Run) -> bool:
+        """Whether a panel of it was shown."""
+        panel = self._panels.get(run.id)
+        return panel is not None and panel.shown_at is not None
+
+    # -- answering --------------------------------------------------------------------------------
+
+    def nobody_can_answer(self, run: Run) -> str:
+        """Why no person can answer this run here; empty while one can, or may still turn up."""
+        reason = nobody_at_all()
+        if reason or run.status is not Status.WAITING:
+            return reason
+        panel = self._panels.get(run.id)
+        if panel is None or panel.reachable() or panel.shown_at is None:
+            return ""
+        waited = time.monotonic() - panel.shown_at
+        return "no front end of this notebook shows its panel" if waited > HELLO_WITHIN + _FALLBACK_WITHIN else ""
+
+    def answers_beside_notebook(self) -> bool:
+        """Whether nobody can answer in this kernel."""
+        return bool(nobody_at_all()) and not under_voila()
+
+    def pump(self) -> bool:
+        """Read messages, where the waiting thread has to do it itself."""
+        return self.lane().pump()
+
+    def names(self) -> Mapping[str, Any]:
+        """The notebook's variables."""
+        shell = get_ipython()
+        names: Mapping[str, Any] = shell.user_ns if shell is not None else {}
+        return names
+
+
+face = NotebookFace()

@@ -1,0 +1,141 @@
+"""The same question in core ipywidgets, for a front end without anywidget. Its inputs go through the express lane too:
+otherwise ipykernel 7.4 loses all but the first key while a cell waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import ipywidgets as W
+
+from loomnb.asks import Ask, Field
+from loomnb.present import escape, markdown_html, story_bundle
+from loomnb.runtime import FINISHED, Run, RunRecord
+from loomnb_widgets.bridge import Lane
+
+__all__ = ["CoreForm"]
+
+_OTHER = "Other…"
+
+
+class CoreForm:
+    """A run's story and its open asks as core widgets in `box`."""
+
+    def __init__(self, record: RunRecord, runtime: Any, lane: Lane, run: Run) -> None:
+        self._record = record
+        self._runtime = runtime
+        self._lane = lane
+        self._run = run
+        self._shown: tuple[Any, ...] | None = None
+        self.seen = False
+        """Whether a front end has drawn it: its hidden player ticks there, and only there."""
+        self._story = W.HTML()
+        # Core widgets have no hello. A Play widget counts in the browser by itself and sends each step: that is one.
+        self._pulse = W.Play(value=0, min=0, max=10**6, interval=1500, playing=True, layout=W.Layout(display="none"))
+        lane.route(self._pulse, self._alive, self._alive)
+        self.box = W.VBox()
+        self.draw()
+
+    def _alive(self, _: Mapping[str, Any]) -> None:
+        self.seen = True
+
+    def draw(self) -> None:
+        """Draw what has changed."""
+        view = self._record.view
+        self._story.value = story_bundle(self._run.story())["text/html"]
+        shown = (tuple(a.id for a in view.asks), view.status in FINISHED)
+        if shown == self._shown:
+            return
+        self._shown = shown
+        children: list[Any] = [self._story, self._pulse]
+        for ask in view.asks:
+            children.append(self._form(ask))
+        if view.status not in FINISHED:
+            cancel = W.Button(description="Cancel run")
+            self._lane.route(cancel, lambda _: self._runtime.workers.submit(self._runtime.cancel, self._record))
+            children.append(cancel)
+        self.box.children = children
+
+    def _form(self, ask: Ask) -> Any:
+        values: dict[str, Any] = {}
+        error = W.HTML()
+        rows: list[Any] = [W.HTML(f"<b>{escape(ask.label)}</b>{markdown_html(ask.context) if ask.context else ''}")]
+        for field in ask.form.fields if ask.form else []:
+            rows.append(self._input(field, values))
+        for question in ask.questions:
+            rows.append(W.HTML(f"{escape(question.question)}{markdown_html(question.description) if question.description else ''}"))
+            if question.options:
+                options = ["", *(o.label for o in question.options)]
+                pick = W.Dropdown(options=options, layout=W.Layout(width="auto"))
+                self._lane.route(pick, self._alive, partial(self._picked, values, f"pick:{question.id}", options))
+                rows.append(pick)
+            other = W.Text(placeholder="your own words" if question.options else "")
+            self._lane.route(other, self._alive, partial(self._typed, values, f"text:{question.id}"))
+            rows.append(other)
+            if question.is_skippable:
+                skip = W.Checkbox(description="Skip this question", indent=False)
+                self._lane.route(skip, self._alive, partial(self._typed, values, f"skip:{question.id}"))
+                rows.append(skip)
+        feedback = None
+        if ask.kind == "confirm":
+            feedback = W.Text(placeholder="Feedback (optional)")
+            self._lane.route(feedback, self._alive, partial(self._typed, values, "feedback"))
+            rows.append(feedback)
+        buttons = []
+        labels = {"confirm": [("Confirm", True), ("Decline", False)], "button": [(ask.label, None)]}.get(ask.kind, [("Submit", None)])
+        for label, verdict in labels:
+            button = W.Button(description=label, disabled=bool(self._record.advice))
+            self._lane.route(button, partial(self._send, ask, verdict, values, error))
+            buttons.append(button)
+        return W.VBox([*rows, W.HBox(buttons), error])
+
+    def _input(self, field: Field, values: dict[str, Any]) -> Any:
+        label = field.label + ("" if field.required else " (optional)")
+        style = {"description_width": "initial"}
+        if field.kind == "boolean" and not field.nullable:
+            values[field.name] = bool(field.default)
+            box = W.Checkbox(description=label, value=bool(field.default), indent=False)
+            self._lane.route(box, self._alive, partial(self._typed, values, field.name))
+            return box
+        if field.kind in ("choice", "boolean"):
+            choices = [(c.label, c.value) for c in field.choices] if field.kind == "choice" else [("Yes", True), ("No", False)]
+            options = [("", None), *choices]
+            start = next((i for i, (_, v) in enumerate(options) if v == field.default), 0)
+            values[field.name] = options[start][1]
+            drop = W.Dropdown(options=[o[0] for o in options], index=start, description=label, style=style)
+            self._lane.route(drop, self._alive, partial(self._picked, values, field.name, [o[1] for o in options]))
+            return drop
+        values[field.name] = "" if field.default is None else str(field.default)
+        kind = W.Textarea if field.multiline or field.kind == "json" else W.Text
+        text = kind(description=label, value=values[field.name], style=style)
+        self._lane.route(text, self._alive, partial(self._typed, values, field.name))
+        return text
+
+    def _typed(self, values: dict[str, Any], name: str, state: Mapping[str, Any]) -> None:
+        self.seen = True
+        if "value" in state:
+            values[name] = state["value"]
+
+    def _picked(self, values: dict[str, Any], name: str, options: list[Any], state: Mapping[str, Any]) -> None:
+        self.seen = True
+        if state.get("index") is not None:
+            values[name] = options[state["index"]]
+
+    def _send(self, ask: Ask, verdict: bool | None, values: dict[str, Any], error: Any, _: Mapping[str, Any]) -> None:
+        self.seen = True
+        payload: Any = dict(values)
+        if ask.kind == "confirm":
+            payload = {"isConfirmed": verdict, **({"feedback": values["feedback"]} if values.get("feedback") else {})}
+        elif ask.kind == "questions":
+            payload = {
+                q.id: None if values.get(f"skip:{q.id}") else values.get(f"text:{q.id}") or values.get(f"pick:{q.id}") or ""
+                for q in ask.questions
+            }
+        self._runtime.workers.submit(self._deliver, ask, payload, error)
+
+    def _deliver(self, ask: Ask, payload: Any, error: Any) -> None:
+        try:
+            self._runtime.answer(self._record, ask.id, payload, "panel", from_form=True)
+        except Exception as exc:  # whatever it is, the person at the form has to see it
+            error.value = f"<span style='color:var(--jp-error-color1,#c00)'>{escape(str(exc)).replace(chr(10), '<br>')}</span>"
