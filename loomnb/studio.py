@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
@@ -19,6 +20,7 @@ import duckdb  # noqa: F401
 from loomnb.asks import NOTHING, Answers, Ask, Confirmation, Script, check_confirmation, check_questions, read_answers
 from loomnb.errors import Conflict, LoomError, Refused
 from loomnb.ids import SYSTEM, Source
+from loomnb.present import Story
 from loomnb.ready import ASK
 from loomnb.runtime import CURRENT, Face, NoFace, Run, RunRecord, Runtime, Status
 from loomnb.store import MEMORY, Database, Relation, query
@@ -101,6 +103,10 @@ class AskRun(Run):
     def _outcome(self) -> Any:
         result = super()._outcome()
         return Answers(result) if isinstance(result, list) else Confirmation.model_validate(result)
+
+    def story(self) -> Story:
+        """The questions with their answers tell it; the result would only say them again."""
+        return replace(super().story(), result=None)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._ended().__await__()

@@ -4,6 +4,7 @@ from loomnb.present.markdown import escape, markdown_html, markdown_safe
 from loomnb.present.story import (
     STATUS_TEXT,
     Story,
+    answer_html,
     ask_example,
     ask_plain,
     document_html,
@@ -17,6 +18,7 @@ from loomnb.present.table import table_html
 __all__ = [
     "STATUS_TEXT",
     "Story",
+    "answer_html",
     "ask_example",
     "ask_plain",
     "document_html",

@@ -6,7 +6,7 @@ Deterministic: no ids, no times, no addresses, so that a saved notebook reads we
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from loomnb.documents import DocumentEntity
 from loomnb.names import humanised
 from loomnb.present.markdown import escape, markdown_html, markdown_safe
 
-__all__ = ["STATUS_TEXT", "Story", "ask_example",
+__all__ = ["STATUS_TEXT", "Story", "answer_html", "ask_example",
     "ask_plain", "document_html", "document_kind", "path_tail", "story_bundle", "story_plain"]
 
 STATUS_TEXT: Mapping[str, str] = {
@@ -42,6 +42,8 @@ class Story:
     place: str
     path: tuple[tuple[str, str], ...]
     documents: tuple[DocumentEntity, ...]
+    answered: tuple[tuple[int, Ask, Any], ...] = ()
+    """(index of the document that came next, ask, payload): what was asked before, and what was answered."""
     asks: tuple[Ask, ...]
     has_error: bool
     error_type: str
@@ -54,6 +56,16 @@ class Story:
     def error_line(self) -> str:
         """The error on one line."""
         return f"{self.error_type}: {self.error}" if self.error_type else self.error
+
+
+    def in_order(self) -> Iterator[DocumentEntity | tuple[Ask, Any]]:
+        """Documents and answered questions as they came."""
+        answers = list(self.answered)
+        for entity in self.documents:
+            while answers and answers[0][0] <= entity.index:
+                yield answers.pop(0)[1:]
+            yield entity
+        yield from (a[1:] for a in answers)
 
 
 def path_tail(path: Sequence[tuple[str, str]], shown: int = _PATH_SHOWN) -> tuple[int, Sequence[tuple[str, str]]]:
@@ -125,11 +137,19 @@ def document_plain(entity: DocumentEntity) -> str:
             return f"{entity.title or humanised(entity.document_name)}: {json.dumps(content, ensure_ascii=False)}"
 
 
-def _document_markdown(entity: DocumentEntity) -> str:
+def _head_and_body(one: DocumentEntity | tuple[Ask, Any]) -> tuple[str, str]:
+    """The line above a document or an answered question, and its safe HTML."""
+    if isinstance(one, tuple):
+        return one[0].label, answer_html(*one)
+    kind = document_kind(one)
+    head = one.content["role"] if kind == "message" else one.title or (humanised(one.document_name) if kind == "json" else "")
+    return str(head), document_html(one)
+
+
+def _markdown_of(one: DocumentEntity | tuple[Ask, Any]) -> str:
     # Through the sanitised HTML: a just executed text/markdown output may run scripts like any other.
-    kind = document_kind(entity)
-    head = entity.content["role"] if kind == "message" else entity.title or (humanised(entity.document_name) if kind == "json" else "")
-    return (f"**{markdown_safe(head)}**\n\n" if head else "") + document_html(entity)
+    head, body = _head_and_body(one)
+    return (f"**{markdown_safe(head)}**\n\n" if head else "") + body
 
 
 # -- asks -----------------------------------------------------------------------------------------
@@ -182,6 +202,41 @@ def _ask_html(ask: Ask) -> str:
     return body + (f"<ul>{''.join(items)}</ul>" if items else "")
 
 
+def _answer_pairs(ask: Ask, payload: Any) -> list[tuple[str, Any]]:
+    """What was answered: what it is for (empty where the label says it) and the value; None was skipped."""
+    match ask.kind:
+        case "button":
+            return []
+        case "confirm":
+            said = "confirmed" if payload["isConfirmed"] else "not confirmed"
+            return [("", f"{said}: {payload['feedback']}" if payload.get("feedback") else said)]
+        case "questions":
+            texts = {q.id: q.question if len(ask.questions) > 1 else "" for q in ask.questions}
+            return [(texts.get(a["questionId"], ""), "skipped" if a["isSkipped"] else a["answer"]) for a in payload]
+        case "form":
+            if not isinstance(payload, Mapping):
+                return [("", payload)]
+            labels = {f.name: f.label for f in ask.form.fields} if ask.form else {}
+            return [(labels.get(k, humanised(k)), v) for k, v in payload.items()]
+
+
+def answer_html(ask: Ask, payload: Any) -> str:
+    """What was asked and what was answered, as safe HTML without the label."""
+    rows = [(escape(name), _value_html(value)) for name, value in _answer_pairs(ask, payload)]
+    named = [row for row in rows if row[0]]
+    body = markdown_html(ask.context) if ask.context else ""
+    body += "".join(f"<p>✓ {value}</p>" for name, value in rows if not name)
+    return body + (f"<dl>{''.join(f'<dt>{name}</dt><dd>✓ {value}</dd>' for name, value in named)}</dl>" if named else "")
+
+
+def _answer_plain(ask: Ask, payload: Any) -> str:
+    lines = [f"✓ {ask.label}", *(f"    {line}" for line in ask.context.splitlines())]
+    for name, value in _answer_pairs(ask, payload):
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        lines.append(f"    {name + ': ' if name else ''}{text}")
+    return "\n".join(lines)
+
+
 # -- the whole ------------------------------------------------------------------------------------
 
 
@@ -192,7 +247,7 @@ def story_plain(story: Story) -> str:
     lines = [f"{story.title}: {STATUS_TEXT[story.status]}", "  " + " → ".join(places)]
     if story.notice:
         lines.append(f"! {story.notice}")
-    lines += [document_plain(d) for d in story.documents]
+    lines += [_answer_plain(*one) if isinstance(one, tuple) else document_plain(one) for one in story.in_order()]
     lines += [ask_plain(a) for a in story.asks]
     if story.has_error:
         lines += [f"! {story.error_line}"] + ([f"  {story.advice}"] if story.advice else [])
@@ -214,11 +269,10 @@ def _story_html(story: Story) -> str:
     ]
     if story.notice:
         parts.append(f"<p><em>{escape(story.notice)}</em></p>")
-    for entity in story.documents:
-        kind = document_kind(entity)
-        head = entity.content["role"] if kind == "message" else entity.title or (humanised(entity.document_name) if kind == "json" else "")
-        title = f"<p><strong>{escape(str(head))}</strong></p>" if head else ""
-        parts.append(f"<div>{title}{document_html(entity)}</div>")
+    for one in story.in_order():
+        head, body = _head_and_body(one)
+        title = f"<p><strong>{escape(head)}</strong></p>" if head else ""
+        parts.append(f"<div>{title}{body}</div>")
     parts += [f"<div>{_ask_html(a)}</div>" for a in story.asks]
     if story.has_error:
         advice = f"<br>{escape(story.advice)}" if story.advice else ""
@@ -234,7 +288,7 @@ def _story_markdown(story: Story) -> str:
     parts = [f"**{markdown_safe(story.title)}** — {STATUS_TEXT[story.status]}", " → ".join(places)]
     if story.notice:
         parts.append(f"*{markdown_safe(story.notice)}*")
-    parts += [_document_markdown(d) for d in story.documents]
+    parts += [_markdown_of(one) for one in story.in_order()]
     parts += [_ask_html(a) for a in story.asks]
     if story.has_error:
         parts.append(f"**Error:** {markdown_safe(story.error_line)}")
