@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias, cast
 
 from loomnb.errors import NotJson, ReadOnly
@@ -38,7 +39,7 @@ class FrozenDict(dict[str, Any]):
     exact: bool
     """Whether `==` proves equality for it: no number or boolean anywhere inside (1 == 1.0 == True in Python)."""
 
-    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
 
     def __copy__(self) -> dict[str, Any]:
         return dict(self)
@@ -59,8 +60,8 @@ class FrozenList(list[Any]):
     grown_from: FrozenList | None
     """The list whose elements are this one's beginning. Forgotten once `changes` has told it."""
 
-    __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse  # type: ignore[assignment]
-    __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+    __iadd__ = __imul__ = _refuse
 
     def __copy__(self) -> list[Any]:
         return list(self)
@@ -250,7 +251,7 @@ def _forget_growth(value: Any) -> None:
 def apply(state: Any, ops: Iterable[Sequence[Any]]) -> Any:
     """Replay `changes` onto a plain (thawed) value and return it; it may be changed in place."""
     for op, path, *rest in ops:
-        keys = list(_keys(path))
+        keys = _keys(path)
         if not keys:
             state = thaw(rest[0])
             continue
@@ -266,8 +267,9 @@ def apply(state: Any, ops: Iterable[Sequence[Any]]) -> Any:
     return state
 
 
-def _keys(path: str) -> Iterator[str]:
-    yield from (part.removesuffix('"') for part in path[1:].split('."')[1:])
+def _keys(path: str) -> list[str]:
+    # No key in a path holds a quote (see _path), but it may begin or end with a dot.
+    return re.findall(r'\."([^"]*)"', path)
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
