@@ -7,9 +7,10 @@ On the JSON side the names are camelCase; in Python they are snake_case, and bot
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 __all__ = [
@@ -94,8 +95,22 @@ class Confirmation(Shape):
 
 
 user_ask_questions_schema: TypeAdapter[list[Question]] = TypeAdapter(Annotated[list[Question], Field(min_length=1)])
-user_answer_questions_schema: TypeAdapter[list[Skipped | Answered]] = TypeAdapter(
-    list[Annotated[Skipped | Answered, Field(discriminator="is_skipped")]]
-)
+
+
+def _which(item: Any) -> str | None:
+    if isinstance(item, Mapping):
+        flag = item.get("isSkipped", item.get("is_skipped"))
+    else:
+        flag = getattr(item, "is_skipped", None)
+    # By identity: a plain discriminator takes 1 for True, and nothing is coerced here.
+    return "skipped" if flag is True else "answered" if flag is False else None
+
+
+_ANSWER = Annotated[
+    Annotated[Skipped, Tag("skipped")] | Annotated[Answered, Tag("answered")],
+    Discriminator(_which, custom_error_type="is_skipped", custom_error_message="isSkipped must be true or false"),
+]
+
+user_answer_questions_schema: TypeAdapter[list[Skipped | Answered]] = TypeAdapter(list[_ANSWER])
 user_ask_confirmation_schema: TypeAdapter[ConfirmationRequest] = TypeAdapter(ConfirmationRequest)
 user_answer_confirmation_schema: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)
