@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import loomnb as loom
 from loomnb.runtime import REGISTRY
+
+# A slow machine is no failure, and a failing example is found again without a folder of its own.
+settings.register_profile("loomnb", deadline=None, database=None)
+settings.load_profile("loomnb")
 
 
 @pytest.fixture(autouse=True)
