@@ -38,7 +38,7 @@ _WHERE: dict[str, tuple[str, str]] = {
     "open": ("loomnb.studio", "open_store"),
 }
 
-__all__ = sorted(_WHERE)  # noqa: PLE0605  # a list of names, made from the one table above
+__all__ = sorted(_WHERE)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  # a list of names, made from the one table above
 
 
 def __getattr__(name: str) -> Any:

@@ -66,9 +66,7 @@ class LoomError(Exception):
     code: str = "LOOM_ERROR"
     retryable: bool = False
 
-    def __init__(
-        self, message: str, *, advice: str = "", code: str | None = None, retryable: bool | None = None
-    ) -> None:
+    def __init__(self, message: str, *, advice: str = "", code: str | None = None, retryable: bool | None = None) -> None:
         # Only the message goes into args and the rest into attributes: pickle and copy restore both by themselves.
         super().__init__(message)
         self.message = message
@@ -189,7 +187,8 @@ class StoreBusy(WorldFailed):
 
     code = "BUSY"
 
-    _render_traceback_ = Refused._render_traceback_  # the same reason: this is a message to a person
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__} [{self.code}]: {self}"]  # as for Refused: this is a message to a person
 
 
 class StoreDamaged(WorldFailed):

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, cast
 
 # Before atexit.register below: DuckDB registers an exit hook of its own on import, which interrupts every connection; exit
 # hooks run last in, first out, so ours has to come after it to close in order.
-import duckdb  # noqa: F401
+import duckdb  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 from loomnb.asks import NOTHING, Answers, Ask, Confirmation, Script, check_confirmation, check_questions, read_answers
 from loomnb.errors import Conflict, LoomError, Refused

@@ -83,7 +83,7 @@ class Answers(Sequence[dict[str, Any]]):
         self._items = [dict(item) for item in items]
 
     @overload
-    def __getitem__(self, key: str) -> str | None: ...
+    def __getitem__(self, key: str) -> str | None: ...  # pyright: ignore[reportIncompatibleMethodOverride]  # by question id too
     @overload
     def __getitem__(self, key: int) -> dict[str, Any]: ...
     @overload

@@ -97,13 +97,13 @@ class DocumentType:
     """Whether the adapter is of another type than the class."""
 
     @staticmethod
-    def of(cls: type) -> DocumentType:
+    def of(document_class: type) -> DocumentType:
         """The type of a class.
 
         Raises:
             DefinitionError: it can hold no document.
         """
-        return _type_of(cls, cls.__dict__.get(OPTIONS))
+        return _type_of(document_class, document_class.__dict__.get(OPTIONS))
 
     def validated(self, data: Any) -> Any:
         """The parsed content as JSON.
@@ -142,7 +142,7 @@ class DocumentType:
     def _instance(self, parsed: Any) -> Any:
         if isinstance(parsed, self.cls) or not isinstance(parsed, Mapping):
             return parsed
-        instance = self.cls.__new__(self.cls)
+        instance: Any = object.__new__(self.cls)
         for key, value in parsed.items():
             object.__setattr__(instance, key, value)
         return instance

@@ -12,8 +12,8 @@ from typing import Any
 __all__ = ["escape", "markdown_html", "markdown_safe"]
 
 _TAGS = {
-    *"a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img kbd li ol p pre q s span".split(),
-    *"strong sub summary sup table tbody td th thead tr u ul".split(),
+    *["a", "abbr", "b", "blockquote", "br", "code", "dd", "del", "details", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "img", "kbd", "li", "ol", "p", "pre", "q", "s", "span"],
+    *["strong", "sub", "summary", "sup", "table", "tbody", "td", "th", "thead", "tr", "u", "ul"],
 }
 _ATTRIBUTES = {
     "a": {"href", "title"},

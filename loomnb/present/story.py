@@ -15,8 +15,18 @@ from loomnb.documents import DocumentEntity
 from loomnb.names import humanised
 from loomnb.present.markdown import escape, markdown_html, markdown_safe
 
-__all__ = ["STATUS_TEXT", "Story", "answer_html", "ask_example",
-    "ask_plain", "document_html", "document_kind", "path_tail", "story_bundle", "story_plain"]
+__all__ = [
+    "STATUS_TEXT",
+    "Story",
+    "answer_html",
+    "ask_example",
+    "ask_plain",
+    "document_html",
+    "document_kind",
+    "path_tail",
+    "story_bundle",
+    "story_plain",
+]
 
 STATUS_TEXT: Mapping[str, str] = {
     "pending": "about to start",
@@ -56,7 +66,6 @@ class Story:
     def error_line(self) -> str:
         """The error on one line."""
         return f"{self.error_type}: {self.error}" if self.error_type else self.error
-
 
     def in_order(self) -> Iterator[DocumentEntity | tuple[Ask, Any]]:
         """Documents and answered questions as they came."""
@@ -261,7 +270,9 @@ def _story_html(story: Story) -> str:
     steps = [f"<span>+{more} earlier →</span>"] if more else []
     for i, (place, _) in enumerate(tail):
         last = i == len(tail) - 1
-        style = "padding:1px 8px;border:1px solid currentColor;border-radius:10px" + (";font-weight:bold" if last else ";opacity:.7")
+        style = "padding:1px 8px;border:1px solid currentColor;border-radius:10px" + (
+            ";font-weight:bold" if last else ";opacity:.7"
+        )
         steps.append(f'<span style="{style}">{escape(place)}</span>{"" if last else " → "}')
     parts = [
         f"<p><strong>{escape(story.title)}</strong> — {escape(STATUS_TEXT[story.status])}</p>",
@@ -284,7 +295,9 @@ def _story_html(story: Story) -> str:
 
 def _story_markdown(story: Story) -> str:
     more, tail = path_tail(story.path)
-    places = (["…"] if more else []) + [f"**{markdown_safe(p)}**" if i == len(tail) - 1 else markdown_safe(p) for i, (p, _) in enumerate(tail)]
+    places = (["…"] if more else []) + [
+        f"**{markdown_safe(p)}**" if i == len(tail) - 1 else markdown_safe(p) for i, (p, _) in enumerate(tail)
+    ]
     parts = [f"**{markdown_safe(story.title)}** — {STATUS_TEXT[story.status]}", " → ".join(places)]
     if story.notice:
         parts.append(f"*{markdown_safe(story.notice)}*")

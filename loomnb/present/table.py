@@ -17,7 +17,8 @@ def table_html(columns: Sequence[str], types: Sequence[str], rows: Sequence[Sequ
     right = [any(n in t.upper() for n in _NUMERIC) and "[]" not in t for t in types]
     head = "".join(f"<th scope='col'>{escape(c)}</th>" for c in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td{' align=right' if r else ''}>{escape(v)}</td>" for v, r in zip(row, right, strict=True)) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td{' align=right' if r else ''}>{escape(v)}</td>" for v, r in zip(row, right, strict=True)) + "</tr>"
+        for row in rows
     )
     rest = total - len(rows)
     tail = f"<p>{rest:,} more rows</p>" if rest > 0 else ""

@@ -30,7 +30,8 @@ def current_attempt() -> Attempt:
     attempt = CURRENT.get()
     if attempt is None:
         raise Refused(
-            "This works only inside a transition.", advice="Call it from a method decorated with @loom.transition, while the run moves."
+            "This works only inside a transition.",
+            advice="Call it from a method decorated with @loom.transition, while the run moves.",
         )
     return attempt
 
@@ -82,7 +83,9 @@ class Attempt:
     def _frozen(self, value: Mapping[str, Any], was: Any, what: str) -> FrozenDict:
         self._check()
         if not isinstance(value, Mapping):
-            raise NotJson(f"The {what} takes a mapping, not a {type(value).__name__}.", advice=f"Write {{'key': value}} for the {what}.")
+            raise NotJson(
+                f"The {what} takes a mapping, not a {type(value).__name__}.", advice=f"Write {{'key': value}} for the {what}."
+            )
         frozen: FrozenDict = freeze(value if isinstance(value, dict) else dict(value), was, what)
         return frozen
 

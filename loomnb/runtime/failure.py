@@ -32,9 +32,7 @@ class Failure:
     def of(exc: BaseException) -> Failure:
         """The failure of an exception. A code of ours is kept; an exception of the user's is MOVE_FAILED."""
         own = isinstance(exc, LoomError)
-        kept = traceback.StackSummary.from_list(
-            [f for f in traceback.extract_tb(exc.__traceback__) if not _ours(f.filename)]
-        )
+        kept = traceback.StackSummary.from_list([f for f in traceback.extract_tb(exc.__traceback__) if not _ours(f.filename)])
         notes = "\n".join(getattr(exc, "__notes__", []))
         advice = "\n".join(filter(None, [exc.advice if isinstance(exc, LoomError) else "", notes]))
         return Failure(

@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from loomnb.asks import Ask, Script
 from loomnb.documents import DocumentEntity
-from loomnb.errors import LoomError, NoFrontEnd, Refused, RunFailed, WouldDeadlock
+from loomnb.errors import NoFrontEnd, Refused, RunFailed, WouldDeadlock
 from loomnb.jsonvalue import thaw
 from loomnb.present import Story, ask_example, story_bundle, story_plain
 from loomnb.runtime.attempt import CURRENT
@@ -83,6 +83,11 @@ class HistoryEntry:
     at: datetime
 
 
+def _set(wake: asyncio.Future[None]) -> None:
+    if not wake.done():
+        wake.set_result(None)
+
+
 class Run:
     """A run. Awaiting it waits for its end, person included.
 
@@ -90,45 +95,45 @@ class Run:
     """
 
     def __init__(self, record: RunRecord, runtime: Runtime, face: Callable[[], Face]) -> None:
-        self._record = record
-        self._runtime = runtime
+        self.record = record  # these two are for faces, which show and move the run
+        self.runtime = runtime
         self._face = face
 
     # -- where it stands --------------------------------------------------------------------------
 
     @property
     def _view(self) -> RunView:
-        return self._record.view
+        return self.record.view
 
     @property
     def id(self) -> str:
         """Its id, for `loom.run(id)`."""
-        return self._record.id
+        return self.record.id
 
     @property
     def workflow(self) -> str:
         """The name of its definition."""
-        return self._record.workflow
+        return self.record.workflow
 
     @property
     def title(self) -> str:
         """What people read."""
-        return self._record.title
+        return self.record.title
 
     @property
     def key(self) -> str | None:
         """The key it was started with."""
-        return self._record.key
+        return self.record.key
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Its labels."""
-        return self._record.labels
+        return self.record.labels
 
     @property
     def args(self) -> Any:
         """Its arguments as stored: a plain JSON copy."""
-        return thaw(self._record.args)
+        return thaw(self.record.args)
 
     @property
     def status(self) -> Status:
@@ -184,18 +189,18 @@ class Run:
     @property
     def advice(self) -> str:
         """Why it does not go on by itself, when its definition is missing or another one."""
-        return self._record.advice if self.status not in FINISHED else ""
+        return self.record.advice if self.status not in FINISHED else ""
 
     @property
     def documents(self) -> list[DocumentEntity]:
         """Its current documents in order, without internal ones."""
-        found = sorted((e for _, e in tuple(self._record.documents.values())), key=lambda e: e.index)
+        found = sorted((e for _, e in tuple(self.record.documents.values())), key=lambda e: e.index)
         return [e for e in found if not e.internal]
 
     @property
     def log(self) -> str:
         """What its moves printed and logged."""
-        return "".join(self._record.log_text)
+        return "".join(self.record.log_text)
 
     @property
     def pending(self) -> list[Ask]:
@@ -207,15 +212,12 @@ class Run:
         """What leaves its place: `id`, `from`, `to`, and `trigger: manual` for wait transitions, whatever guards say."""
         definition = REGISTRY.get(self.workflow)
         moves = definition.moves_from(self.place) if definition else None
-        return [
-            {"id": m.name, "from": m.from_, "to": m.to} | ({"trigger": "manual"} if m.wait else {})
-            for m in moves or ()
-        ]
+        return [{"id": m.name, "from": m.from_, "to": m.to} | ({"trigger": "manual"} if m.wait else {}) for m in moves or ()]
 
     @property
     def history(self) -> list[HistoryEntry]:
         """Its start and its moves, as stored."""
-        rows = self._runtime.database.read(
+        rows = self.runtime.database.read(
             "select ts, kind, body->>'name', body->>'from', body->>'place', body->>'status', (body->>'move')::integer "
             "from journal where run_id = ? and kind in ('run.started', 'run.moved') order by seq",
             [self.id],
@@ -245,8 +247,8 @@ class Run:
         if payload is not MISSING:
             names = {a.name for a in self._view.asks} | {a.id for a in self._view.asks}
             if name_or_id not in names:
-                raise self._runtime.refusal(self._record, str(name_or_id))
-        self._runtime.answer(self._record, name_or_id, payload, source)
+                raise self.runtime.refusal(self.record, str(name_or_id))
+        self.runtime.answer(self.record, name_or_id, payload, source)
 
     def retry(self) -> None:
         """Try again what failed or was interrupted; an automatic retry that is due later is made now.
@@ -254,7 +256,7 @@ class Run:
         Raises:
             Conflict: it has not failed.
         """
-        self._runtime.retry(self._record)
+        self.runtime.retry(self.record)
 
     def cancel(self, timeout: float = 2.0) -> None:
         """Stop it. A move in progress is stopped before it commits; a finished run is left as it is.
@@ -262,10 +264,10 @@ class Run:
         Args:
             timeout: seconds to wait for the stop to be stored; a sync body may go on to its end, but can write no more.
         """
-        self._runtime.cancel(self._record)
-        if self._record.host is not None and not self._record.host.is_current():
+        self.runtime.cancel(self.record)
+        if self.record.host is not None and not self.record.host.is_current():
             with contextlib.suppress(TimeoutError):
-                self._block(lambda: not self._record.passing, timeout)
+                self._block(lambda: not self.record.passing, timeout)
 
     def fork(self, at: int | None = None) -> Run:
         """A new run that starts where this one stood after move `at` (default: its last), with the state and result of then.
@@ -274,22 +276,24 @@ class Run:
             Refused: there was no such move.
             NotFound: its definition is not known here.
         """
-        rows = self._runtime.database.read("select seq, ts, kind, body from journal where run_id = ? order by seq", [self.id])
+        rows = self.runtime.database.read("select seq, ts, kind, body from journal where run_id = ? order by seq", [self.id])
         moves = [i for i, r in enumerate(rows) if r[2] in ("run.started", "run.moved")]
         number = len(moves) - 1 if at is None else at
         if not 0 <= number < len(moves):
-            raise Refused(f"The run {self.id} has no move {at}.", advice=f"Moves are numbered 0 to {len(moves) - 1}: see run.history.")
-        then = RunRecord(id=self.id, workflow=self.workflow, source=self._record.source)
+            raise Refused(
+                f"The run {self.id} has no move {at}.", advice=f"Moves are numbered 0 to {len(moves) - 1}: see run.history."
+            )
+        then = RunRecord(id=self.id, workflow=self.workflow, source=self.record.source)
         then.replay(rows[: moves[number] + 1])
-        record = self._runtime.start(
+        record = self.runtime.start(
             REGISTRY.need(self.workflow),
-            self._record.args,
+            self.record.args,
             labels=self.labels,
             title=self.title,
             seed=(then.place, then.state, then.result),
             forked_from=f"{self.id}/{number}",
         )
-        return Run(record, self._runtime, self._face)
+        return Run(record, self.runtime, self._face)
 
     # -- waiting ----------------------------------------------------------------------------------
 
@@ -303,7 +307,7 @@ class Run:
 
     async def settled(self) -> RunView:
         """Wait until it is at rest (it waits, failed, or ended), and give its view. Never raises for its failure."""
-        await self._until(self._is_settled)
+        await self._until(self.is_settled)
         return self._view
 
     async def _until(self, over: Callable[[], bool]) -> None:
@@ -316,7 +320,7 @@ class Run:
 
             def woken(_: str, wake: asyncio.Future[None] = wake) -> None:
                 with contextlib.suppress(RuntimeError):  # the cell's loop is gone
-                    loop.call_soon_threadsafe(lambda: wake.done() or wake.set_result(None))
+                    loop.call_soon_threadsafe(_set, wake)
 
             with self._watching(woken):
                 if not over():
@@ -335,7 +339,7 @@ class Run:
             WouldDeadlock: it could never end, because the run moves on the calling thread.
         """
         self._refuse_deadlock("wait")
-        host = self._record.host
+        host = self.record.host
         if host is not None and host.is_current():
             return self._wait_nested(timeout)
         self._block(self._is_over, timeout)
@@ -359,14 +363,15 @@ class Run:
         def over() -> bool:
             if self._view.waiting_for == "person" and not self._scripted():
                 raise WouldDeadlock(
-                    f"The run {self.id} now needs a person, and run.wait() blocks the loop it moves on.", advice="Write `await run` instead."
+                    f"The run {self.id} now needs a person, and run.wait() blocks the loop it moves on.",
+                    advice="Write `await run` instead.",
                 )
             return self._is_over()
 
         await self._until(over)
 
     def _scripted(self) -> bool:
-        return self._record.passing or self._record.scripting
+        return self.record.passing or self.record.scripting
 
     def _block(self, over: Callable[[], bool], timeout: float | None) -> None:
         event = threading.Event()
@@ -383,27 +388,32 @@ class Run:
                 event.wait(min(rest, 0.02) if pumped else rest)  # short slices: an interrupt gets in between
 
     @contextlib.contextmanager
-    def _watching(self, watcher: Callable[[str], None]) -> Iterator[None]:
-        self._record.watchers.append(watcher)
+    def _watching(self, watcher: Callable[[str], None]) -> Generator[None]:
+        self.record.watchers.append(watcher)
         try:
             yield
         finally:
             with contextlib.suppress(ValueError):
-                self._record.watchers.remove(watcher)
+                self.record.watchers.remove(watcher)
 
-    def _is_settled(self) -> bool:
-        return not self._record.passing and not self._record.scripting and self.status not in (Status.PENDING, Status.RUNNING, Status.RETRYING)
+    def is_settled(self) -> bool:
+        """Whether it is at rest: it waits, failed, or ended."""
+        return (
+            not self.record.passing
+            and not self.record.scripting
+            and self.status not in (Status.PENDING, Status.RUNNING, Status.RETRYING)
+        )
 
     def _is_over(self) -> bool:
         """Whether waiting has an end; raises where it never could."""
         view = self._view
-        if view.status in FINISHED or (view.status is Status.INTERRUPTED and not self._record.passing):
+        if view.status in FINISHED or (view.status is Status.INTERRUPTED and not self.record.passing):
             return True
-        if view.waiting_for == "person" and not self._record.passing and not self._record.scripting:
-            if self._record.script_error is not None:
-                raise self._record.script_error
-            if self._record.advice:
-                raise Refused(f"The run {self.id} waits, but nothing here can take its answer.", advice=self._record.advice)
+        if view.waiting_for == "person" and not self.record.passing and not self.record.scripting:
+            if self.record.script_error is not None:
+                raise self.record.script_error
+            if self.record.advice:
+                raise Refused(f"The run {self.id} waits, but nothing here can take its answer.", advice=self.record.advice)
             face = self._face()
             if not face.is_shown(self):
                 face.show(self)
@@ -431,12 +441,13 @@ class Run:
 
     def _refuse_deadlock(self, how: str) -> None:
         attempt = CURRENT.get()
-        if attempt is not None and attempt.record is self._record:
+        if attempt is not None and attempt.record is self.record:
             raise WouldDeadlock(f"The run {self.id} waits for itself.", advice="A move cannot wait for its own run.")
-        host = self._record.host
+        host = self.record.host
         if how == "wait" and host is not None and host.kind == "thread" and host.is_current():
             raise WouldDeadlock(
-                "run.wait() would block the very loop that runs move on.", advice="Write `await run`, or make this move a plain def."
+                "run.wait() would block the very loop that runs move on.",
+                advice="Write `await run`, or make this move a plain def.",
             )
 
     def _outcome(self) -> Any:
@@ -451,16 +462,17 @@ class Run:
                 run_id=self.id,
                 status=view.status,
                 code="RUN_INTERRUPTED",
-                advice=self._record.advice or "Go on with run.retry().",
+                advice=self.record.advice or "Go on with run.retry().",
             )
-        failure, cause = view.failure, self._record.exception
+        failure, cause = view.failure, self.record.exception
         what = f"{failure.type}: {failure.message}" if failure and failure.type else failure.message if failure else "it failed"
         error = RunFailed(
             f"{self.workflow} failed at {self.place!r}: {what}",
             run_id=self.id,
             status=view.status,
             code=failure.code if failure else None,
-            advice=(failure.advice if failure else "") or "run.traceback has everything; run.retry() tries again; %debug goes to the body.",
+            advice=(failure.advice if failure else "")
+            or "run.traceback has everything; run.retry() tries again; %debug goes to the body.",
         )
         error.frames = failure.frames if failure else ""
         if cause is not None:
@@ -471,7 +483,7 @@ class Run:
 
     def story(self) -> Story:
         """What a static page tells of it: no ids, no times."""
-        view, record = self._view, self._record
+        view, record = self._view, self.record
         return Story(
             title=record.title,
             workflow=record.workflow,
@@ -479,6 +491,7 @@ class Run:
             place=view.place,
             path=tuple(record.path),
             documents=tuple(self.documents),
+            answered=tuple((before, ask, payload) for _, before, ask, payload in tuple(record.answered)),
             asks=view.asks,
             has_error=view.has_error,
             error_type=view.failure.type if view.failure else "",
@@ -497,4 +510,3 @@ class Run:
     def _ipython_display_(self) -> None:
         if not self._face().show(self):
             raise NotImplementedError  # IPython then takes the static forms
-

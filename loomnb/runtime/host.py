@@ -19,11 +19,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
+from loomnb.errors import Refused
 from loomnb.runtime.failure import tame
 
-__all__ = ["Host", "KernelHost", "ThreadHost", "Workers"]
+__all__ = ["Host", "Hosts", "KernelHost", "ThreadHost", "Workers"]
 
 _WORKERS = 256
 
@@ -165,7 +166,7 @@ class ThreadHost(Host):
             self._missed = self._missed + 1 if time.monotonic() - started < 2 * every else 0
             task = asyncio.current_task(self.loop)
             if self._missed >= ticks and task is not None and not self.blocked:
-                frame = sys._current_frames().get(self._thread.ident or 0)
+                frame = sys._current_frames().get(self._thread.ident or 0)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # documented, for this use
                 stack = traceback.extract_stack(frame)
                 where = next((f for f in reversed(stack) if "ipykernel_" in f.filename), stack[-1])
                 self.blocked = (
@@ -189,3 +190,49 @@ class KernelHost(Host):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self.loop = loop
+
+
+class HasHost(Protocol):
+    """A run."""
+
+    host: Host | None
+
+
+class Hosts:
+    """The loops of one store's runs, each made when it is first needed."""
+
+    def __init__(self) -> None:
+        self.workers = Workers()
+        self.on_blocked: Callable[[], None] = lambda: None
+        self._thread_host: ThreadHost | None = None
+        self._kernel_hosts: dict[int, KernelHost] = {}
+        self._guard = threading.Lock()
+
+    def get(self, kind: str) -> Host:
+        """The loop thread (`thread`), or the loop the caller runs on (`kernel`)."""
+        if kind == "thread":
+            with self._guard:
+                if self._thread_host is None:
+                    self._thread_host = ThreadHost(self.workers)
+                    self._thread_host.on_blocked = lambda: self.on_blocked()
+                return self._thread_host
+        if kind != "kernel":
+            raise Refused(f"loop={kind!r} is not known.", advice="Use 'thread' (the default) or 'kernel'.")
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError as exc:
+            raise Refused(
+                'loop="kernel" needs a running loop.', advice="Call it in a notebook cell or in an async function."
+            ) from exc
+        return self._kernel_hosts.setdefault(id(loop), KernelHost(loop))
+
+    def of(self, record: HasHost) -> Host:
+        """The host of a run; the loop thread for one that has none yet."""
+        if record.host is None:
+            record.host = self.get("thread")
+        return record.host
+
+    def close(self) -> None:
+        """Stop the loop thread."""
+        if self._thread_host is not None:
+            self._thread_host.close()

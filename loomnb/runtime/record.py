@@ -106,6 +106,8 @@ class RunRecord:
     path: list[tuple[str, str]] = field(default_factory=lambda: [(START, "")])
     documents: dict[int, tuple[int, DocumentEntity]] = field(default_factory=dict)
     """index → (stamp, entity); the stamp counts up, so that a watcher can ask for what is new."""
+    answered: list[tuple[int, int, Ask, Any]] = field(default_factory=list)
+    """(stamp, index of the document that was next, ask, payload) of each answer, so that it keeps its place in the story."""
     stamp: int = 0
     log_text: list[str] = field(default_factory=list)
     log_end: int = 0
@@ -150,6 +152,8 @@ class RunRecord:
 
     def publish(self, view: RunView, move: tuple[str, str] | None = None, saved: Sequence[DocumentEntity] = ()) -> None:
         """Show what was committed."""
+        if self.inbox is not None and self.view.asks and not view.asks:
+            self._note_answer(next((a for a in self.view.asks if a.name == self.inbox.name), None), self.inbox.data)
         for entity in saved:
             self.stamp += 1
             self.documents[entity.index] = (self.stamp, entity)
@@ -157,6 +161,11 @@ class RunRecord:
             self.path.append(move)
         self.view = view
         self.tell("view")
+
+    def _note_answer(self, ask: Ask | None, payload: Any) -> None:
+        if ask is not None:
+            self.stamp += 1
+            self.answered.append((self.stamp, max(self.documents, default=-1) + 1, ask, payload))
 
     def snapshot(self, asks: tuple[Ask, ...] = (), waiting_for: WaitingFor | None = None) -> RunView:
         """The view of the working fields."""
@@ -194,6 +203,7 @@ class RunRecord:
         state: Any = {}
         asks: list[Ask] = []
         waiting_for: WaitingFor | None = None
+        updated: datetime | None = None
         for _, ts, kind, text in rows:
             body = loads(text)
             if kind == "run.logged":
@@ -209,6 +219,8 @@ class RunRecord:
             if kind == "ask.opened":
                 asks.append(Ask.from_json(body, ts))
                 continue
+            if kind == "run.answered":
+                self._note_answer(next((a for a in asks if a.id == body["ask"]), None), freeze(body.get("payload")))
             asks, waiting_for = [], body.get("waiting_for")
             if kind == "run.started":
                 self._begin(body)

@@ -56,7 +56,9 @@ class Registry:
         found = self.get(name)
         if found is None:
             names = ", ".join(sorted(n for n in self._known if n != "ask")) or "none yet"
-            raise NotFound(f"No workflow is called {name!r}.", advice=f"Defined here: {names}. Run the cell that defines it first.")
+            raise NotFound(
+                f"No workflow is called {name!r}.", advice=f"Defined here: {names}. Run the cell that defines it first."
+            )
         return found
 
     def listen(self, listener: Listener) -> None:

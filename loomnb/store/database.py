@@ -6,7 +6,7 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ class Database:
             return rows
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[Any]:
+    def reading(self) -> Generator[Any]:
         """A cursor that is closed at the end."""
         cursor = self.cursor()
         try:

@@ -12,7 +12,7 @@ import json
 import os
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from loomnb.errors import StoreBusy
 
@@ -65,8 +65,9 @@ def _take(file: IO[str]) -> None:
     else:  # pragma: no cover  # Windows
         import msvcrt
 
+        windows = cast("Any", msvcrt)  # its members are only known to a checker that runs on Windows
         file.seek(1 << 20)  # a byte past the text, which others must still be able to read
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        windows.locking(file.fileno(), windows.LK_NBLCK, 1)
 
 
 def _read(path: Path) -> dict[str, Any]:

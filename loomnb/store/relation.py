@@ -49,11 +49,15 @@ class Relation:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Every row as a tuple of Python values."""
-        return self._read(lambda c: c.execute("from loom_result").fetchall())
+        rows: list[tuple[Any, ...]] = self._read(lambda c: c.execute("from loom_result").fetchall())
+        return rows
 
     def page(self, offset: int = 0, limit: int = 50) -> list[tuple[Any, ...]]:
         """Some rows, in the order of the query."""
-        return self._read(lambda c: c.execute("from loom_result limit ? offset ?", [limit, offset]).fetchall())
+        rows: list[tuple[Any, ...]] = self._read(
+            lambda c: c.execute("from loom_result limit ? offset ?", [limit, offset]).fetchall()
+        )
+        return rows
 
     def df(self) -> pandas.DataFrame:
         """A pandas DataFrame.
@@ -61,7 +65,8 @@ class Relation:
         Raises:
             Refused: pandas is not installed.
         """
-        return self._read(lambda c: c.sql("from loom_result").df(), needs="pandas")
+        frame: pandas.DataFrame = self._read(lambda c: c.sql("from loom_result").df(), needs="pandas")
+        return frame
 
     def pl(self) -> polars.DataFrame:
         """A polars DataFrame.
@@ -69,15 +74,17 @@ class Relation:
         Raises:
             Refused: polars or pyarrow is not installed.
         """
-        return self._read(lambda c: c.sql("from loom_result").pl(), needs="polars pyarrow")
+        frame: polars.DataFrame = self._read(lambda c: c.sql("from loom_result").pl(), needs="polars pyarrow")
+        return frame
 
-    def arrow(self) -> pyarrow.Table:
+    def arrow(self) -> pyarrow.Table:  # pyright: ignore[reportUnknownParameterType]  # pyarrow ships no types
         """An Arrow table.
 
         Raises:
             Refused: pyarrow is not installed.
         """
-        return self._read(lambda c: c.sql("from loom_result").to_arrow_table(), needs="pyarrow")
+        table: pyarrow.Table = self._read(lambda c: c.sql("from loom_result").to_arrow_table(), needs="pyarrow")
+        return table
 
     def show(self, limit: int = _SHOWN) -> None:
         """Print the first rows as text."""
@@ -101,6 +108,10 @@ class Relation:
         return self.text()
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return self.static_bundle()
+
+    def static_bundle(self) -> dict[str, str]:
+        """The first rows as text and HTML, for a page nobody can turn any more."""
         rows = [[cell_text(v) for v in row] for row in self.page(0, _SHOWN)]
         return {"text/plain": self.text(), "text/html": table_html(self.columns, self.types, rows, self._total)}
 
@@ -182,7 +193,9 @@ def parameters(sql: str) -> list[str]:
 def _check(cursor: Any, sql: str) -> None:
     statements = cursor.extract_statements(sql)
     if len(statements) != 1:
-        raise Refused(f"{len(statements)} statements were given; loom.sql runs one query.", advice="Split them into several calls.")
+        raise Refused(
+            f"{len(statements)} statements were given; loom.sql runs one query.", advice="Split them into several calls."
+        )
     kind = str(statements[0].type).rpartition(".")[2]
     if kind not in ("SELECT", "EXPLAIN", "PRAGMA"):
         raise Refused(

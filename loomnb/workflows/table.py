@@ -88,13 +88,17 @@ class WorkflowDefinition:
         try:
             return self.state_schema.dump(self.state_schema.parse(state))
         except ValidationError as exc:
-            raise SchemaValidationError(f"The state does not fit the state schema of {self.name!r}.", fields_from_pydantic(exc)) from exc
+            raise SchemaValidationError(
+                f"The state does not fit the state schema of {self.name!r}.", fields_from_pydantic(exc)
+            ) from exc
 
     def ask(self, move: Move, args: Any) -> AskContent:
         """The form of a wait transition's schema; without one a button."""
         t = self.transitions[move.name, move.from_]
         form = form_of(t.schema)
-        label = _explicit_title(t.schema, form) or t.summary or (form.title if form and not form.raw else "") or humanised(move.name)
+        label = (
+            _explicit_title(t.schema, form) or t.summary or (form.title if form and not form.raw else "") or humanised(move.name)
+        )
         return AskContent(kind="button" if form is None else "form", label=label, form=form)
 
     def accept(self, move: Move, args: Any, payload: Any) -> Any:
@@ -327,7 +331,9 @@ def _check(cls: type, found: Sequence[_Transition], by_place: Mapping[str, Seque
             )
         twice = {m.name for m in moves if [n.name for n in moves].count(m.name) > 1}
         if twice:
-            raise DefinitionError(f"{where}.{min(twice)} leaves {place!r} twice.", advice="Remove one of its @loom.transition lines.")
+            raise DefinitionError(
+                f"{where}.{min(twice)} leaves {place!r} twice.", advice="Remove one of its @loom.transition lines."
+            )
     known = {*by_place, END}
     for t in found:
         for value, what in ((t.move.to, "to"), (t.move.retry_target, "retry_target"), (t.move.error_place, "error_place")):
@@ -336,5 +342,3 @@ def _check(cls: type, found: Sequence[_Transition], by_place: Mapping[str, Seque
                     f"{where}.{t.move.name}: nothing leaves the place {value!r} ({what}=), so a run would be stuck there.",
                     advice=f"Known places: {', '.join(sorted(known))}. Use 'end', correct the name, or add a transition from it.",
                 )
-
-

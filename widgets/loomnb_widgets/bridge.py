@@ -17,6 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from IPython.core.getipython import get_ipython
@@ -143,9 +144,7 @@ def nobody_at_all() -> str:
 
 def kernel_version() -> tuple[int, int]:
     """Major and minor version of ipykernel; (0, 0) for another kernel."""
-    with contextlib.suppress(ImportError, ValueError):
-        import ipykernel  # only asked inside a kernel, where it is loaded already
-
-        major, minor, *_ = ipykernel.__version__.split(".")
+    with contextlib.suppress(PackageNotFoundError, ValueError):
+        major, minor, *_ = version("ipykernel").split(".")
         return int(major), int(minor)
     return 0, 0

@@ -24,7 +24,7 @@ class RelationTable(anywidget.AnyWidget):
 
     _esm = _STATIC / "table.js"
     _css = _STATIC / "table.css"
-    columns = traitlets.List().tag(sync=True)
+    columns: Any = traitlets.List().tag(sync=True)
     total = traitlets.Int().tag(sync=True)
     first = traitlets.Dict().tag(sync=True)
     page_size = traitlets.Int(50).tag(sync=True)
@@ -56,4 +56,4 @@ class RelationTable(anywidget.AnyWidget):
         """The view with its static forms: the first rows."""
         made = super()._repr_mimebundle_()
         data = made[0] if isinstance(made, tuple) else made
-        return {**(data or {}), **self._relation._repr_mimebundle_()}
+        return {**(data or {}), **self._relation.static_bundle()}

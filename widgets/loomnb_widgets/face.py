@@ -48,11 +48,11 @@ class NotebookFace:
         self.lane()
         capture.install()
         self._sessions.add(session)
-        session.runtime.on_blocked = self._blocked
+        session.runtime.on_blocked(self._blocked)
 
     def _blocked(self) -> None:
         for panel in list(self._panels.values()):
-            host = panel._record.host
+            host = panel.record.host
             if host is not None:
                 panel.warn(host.blocked)
 
@@ -63,13 +63,13 @@ class NotebookFace:
         if getattr(get_ipython(), "kernel", None) is None:
             return False
         end = time.monotonic() + _SETTLE
-        while not run._is_settled() and time.monotonic() < end and not self._on_its_loop(run):
+        while not run.is_settled() and time.monotonic() < end and not self._on_its_loop(run):
             self.pump()
             time.sleep(0.01)
         with self._guard:
             panel = self._panels.get(run.id)
             if panel is None:
-                panel = Panel(run, run._record, self.lane(), run._runtime)
+                panel = Panel(run, run.record, self.lane(), run.runtime)
                 self._panels[run.id] = panel
                 self._prune()
         panel.show()
@@ -77,12 +77,12 @@ class NotebookFace:
 
     @staticmethod
     def _on_its_loop(run: Run) -> bool:
-        host = run._record.host
+        host = run.record.host
         return host is not None and host.is_current()
 
     def _prune(self) -> None:
         for run_id, panel in list(self._panels.items())[:-_PANELS_KEPT]:
-            if panel._record.view.status in FINISHED:
+            if panel.record.view.status in FINISHED:
                 panel.close_panel()
                 del self._panels[run_id]
 

@@ -64,7 +64,9 @@ class CoreForm:
         for field in ask.form.fields if ask.form else []:
             rows.append(self._input(field, values))
         for question in ask.questions:
-            rows.append(W.HTML(f"{escape(question.question)}{markdown_html(question.description) if question.description else ''}"))
+            rows.append(
+                W.HTML(f"{escape(question.question)}{markdown_html(question.description) if question.description else ''}")
+            )
             if question.options:
                 options = ["", *(o.label for o in question.options)]
                 pick = W.Dropdown(options=options, layout=W.Layout(width="auto"))
@@ -83,7 +85,9 @@ class CoreForm:
             self._lane.route(feedback, self._alive, partial(self._typed, values, "feedback"))
             rows.append(feedback)
         buttons = []
-        labels = {"confirm": [("Confirm", True), ("Decline", False)], "button": [(ask.label, None)]}.get(ask.kind, [("Submit", None)])
+        labels: list[tuple[str, bool | None]] = [(ask.label if ask.kind == "button" else "Submit", None)]
+        if ask.kind == "confirm":
+            labels = [("Confirm", True), ("Decline", False)]
         for label, verdict in labels:
             button = W.Button(description=label, disabled=bool(self._record.advice))
             self._lane.route(button, partial(self._send, ask, verdict, values, error))

@@ -45,6 +45,11 @@ class LoomMagics(Magics):
             case _:
                 raise UsageError(_USAGE)
 
+    def _names(self) -> dict[str, Any]:
+        assert self.shell is not None  # IPython gives every magic its shell
+        names: dict[str, Any] = self.shell.user_ns
+        return names
+
     def _summary(self) -> None:
         session: Loom = default()
         rows = session.sql("select status, count(*) from runs group by status order by status").fetchall()
@@ -58,17 +63,17 @@ class LoomMagics(Magics):
             case ["sql"]:
                 return self._query(cell)
             case ["sql", "-o", name] if name.isidentifier():
-                self.shell.user_ns[name] = self._query(cell)
+                self._names()[name] = self._query(cell)
                 return None
             case _:
                 raise UsageError(_USAGE)
 
     def _query(self, sql: str) -> Relation:
         names = parameters(sql)
-        missing = [n for n in names if n not in self.shell.user_ns]
+        missing = [n for n in names if n not in self._names()]
         if missing:
             raise Refused(f"The query uses ${missing[0]}, and no variable is called {missing[0]}.")
-        return default().sql(sql, {n: self.shell.user_ns[n] for n in names} if names else None)
+        return default().sql(sql, {n: self._names()[n] for n in names} if names else None)
 
 
 LoomMagics.loom.__doc__ = _USAGE

@@ -20,7 +20,7 @@ from IPython.display import DisplayHandle, display
 
 from loomnb.asks import Ask
 from loomnb.errors import LoomError
-from loomnb.present import STATUS_TEXT, document_html, document_kind, markdown_html, path_tail, story_bundle
+from loomnb.present import STATUS_TEXT, answer_html, document_html, document_kind, markdown_html, path_tail, story_bundle
 from loomnb.runtime import FINISHED, Run, RunRecord, Status
 from loomnb_widgets.bridge import Lane, kernel_version
 
@@ -41,7 +41,7 @@ class Panel(anywidget.AnyWidget):
     head = traitlets.Dict().tag(sync=True)
 
     def __init__(self, run: Run, record: RunRecord, lane: Lane, runtime: Any) -> None:
-        self._record = record
+        self.record = record
         self._run = run
         self._lane = lane
         self._runtime = runtime
@@ -77,11 +77,13 @@ class Panel(anywidget.AnyWidget):
                 self._runtime.workers.submit(self._act, self._runtime.cancel)
             case "retry":
                 self._runtime.workers.submit(self._act, self._runtime.retry)
+            case _:
+                pass  # a newer view may say more than we know
 
     def _answer(self, content: Mapping[str, Any]) -> None:
         reply = {"n": content.get("n"), "ask": content.get("ask")}
         try:
-            self._runtime.answer(self._record, content.get("ask"), content.get("values"), "panel", from_form=True)
+            self._runtime.answer(self.record, content.get("ask"), content.get("values"), "panel", from_form=True)
         except Exception as exc:  # whatever it is, the person at the form has to see it
             self.say({"type": "refused", **reply, **refusal(exc)})
         else:
@@ -89,7 +91,7 @@ class Panel(anywidget.AnyWidget):
 
     def _act(self, action: Any) -> None:
         try:
-            action(self._record)
+            action(self.record)
         except LoomError as exc:
             self.say({"type": "refused", "n": None, "ask": "", **refusal(exc)})
 
@@ -109,7 +111,7 @@ class Panel(anywidget.AnyWidget):
         if self._pushing:
             return
         self._pushing = True
-        host = self._record.host
+        host = self.record.host
         if host is not None:
             wait = max(0.02, _PUSH_EVERY - (time.monotonic() - self._last_push))
             host.post(lambda: host.loop.call_later(wait, self._push))
@@ -121,7 +123,7 @@ class Panel(anywidget.AnyWidget):
         message = self._state(self._sent_stamp, self._sent_log, known)
         if len(message) > 4:  # more than type, revisions and warn
             self.say(message)
-            self._sent_stamp, self._sent_log = message["stamp"], self._record.log_end
+            self._sent_stamp, self._sent_log = message["stamp"], self.record.log_end
             if self._head_rev != known:
                 self._context.copy().run(self.set_trait, "head", self._head)
         if self.fallback is not None:
@@ -129,7 +131,7 @@ class Panel(anywidget.AnyWidget):
         self._refresh_static()
 
     def _state(self, stamp: int, log: int, head: int, ack: Any = None) -> dict[str, Any]:
-        record = self._record
+        record = self.record
         fresh = self._new_head()
         if _without_seconds(fresh) != _without_seconds(self._head):
             self._head_rev += 1
@@ -144,6 +146,7 @@ class Panel(anywidget.AnyWidget):
         if record.stamp > stamp:
             changed = sorted((s, e) for s, e in tuple(record.documents.values()) if s > stamp and not e.internal)
             message["docs"] = [document_view(e, s) for s, e in changed]
+            message["docs"] += [answer_view(*one) for one in enumerate(tuple(record.answered)) if one[1][0] > stamp]
         end = record.log_end
         if end > log:
             text = "".join(tuple(record.log_text))
@@ -152,7 +155,7 @@ class Panel(anywidget.AnyWidget):
         return message
 
     def _new_head(self) -> dict[str, Any]:
-        record, view = self._record, self._record.view
+        record, view = self.record, self.record.view
         more, tail = path_tail(tuple(record.path))
         failure = view.failure if view.has_error else None
         return {
@@ -182,8 +185,8 @@ class Panel(anywidget.AnyWidget):
         }
 
     def _progress(self) -> dict[str, Any] | None:
-        attempt = self._record.attempt
-        seconds = time.monotonic() - self._record.attempt_started
+        attempt = self.record.attempt
+        seconds = self.record.source.monotonic() - self.record.attempt_started
         if attempt is None or seconds < 1:
             return None
         return {"text": attempt.move.name.replace("_", " "), "since": round(seconds, 1), "fraction": None}
@@ -199,7 +202,7 @@ class Panel(anywidget.AnyWidget):
         display(self._bundle(), raw=True, display_id=handle.display_id)
         self._handles = [*self._handles[-9:], (handle, self._context)]
         if not self.seen:
-            host = self._record.host
+            host = self.record.host
             if host is not None:
                 host.post(lambda: host.loop.call_later(HELLO_WITHIN, self._fall_back))
         self._changed("view")  # it may have moved while its panel was made
@@ -208,20 +211,20 @@ class Panel(anywidget.AnyWidget):
         made = super()._repr_mimebundle_()
         data = made[0] if isinstance(made, tuple) else made
         story = story_bundle(self._run.story())
-        if self._record.view.asks and (0, 0) < kernel_version() < (7, 4):
+        if self.record.view.asks and (0, 0) < kernel_version() < (7, 4):
             story["text/plain"] += (
                 "\n  if the page was reloaded while a cell waits: interrupt the kernel, then loom.pending() brings the form back"
             )
         return {**(data or {}), **story}
 
     def _standing(self) -> tuple[Any, ...]:
-        view = self._record.view
-        return view.status, view.moves, tuple(a.id for a in view.asks), self._record.stamp
+        view = self.record.view
+        return view.status, view.moves, tuple(a.id for a in view.asks), self.record.stamp
 
     def _refresh_static(self) -> None:
         """When the run comes to rest, the static forms in the notebook tell what happened."""
         standing = self._standing()
-        if standing == self._told or self._record.passing or standing[0] in (Status.PENDING, Status.RUNNING):
+        if standing == self._told or self.record.passing or standing[0] in (Status.PENDING, Status.RUNNING):
             return
         self._told = standing
         if self.fallback is not None:
@@ -238,7 +241,7 @@ class Panel(anywidget.AnyWidget):
         handle, context = self._handles[-1]
 
         def make() -> None:
-            self.fallback = CoreForm(self._record, self._runtime, self._lane, self._run)
+            self.fallback = CoreForm(self.record, self._runtime, self._lane, self._run)
             handle.update(self.fallback.box)
 
         context.copy().run(make)
@@ -250,7 +253,7 @@ class Panel(anywidget.AnyWidget):
     def close_panel(self) -> None:
         """Let go of the run."""
         with contextlib.suppress(ValueError):
-            self._record.watchers.remove(self._changed)
+            self.record.watchers.remove(self._changed)
         self._lane.forget(self)
 
 
@@ -316,6 +319,20 @@ def document_view(entity: Any, stamp: int) -> dict[str, Any]:
         "title": entity.title or (entity.document_name.replace("_", " ").capitalize() if kind == "json" else ""),
         "role": entity.content.get("role", "") if kind == "message" else "",
         "html": document_html(entity),
+    }
+
+
+def answer_view(number: int, answered: tuple[int, int, Ask, Any]) -> dict[str, Any]:
+    """An answered question as the view draws it: among the documents, between the two it came between."""
+    stamp, before, ask, payload = answered
+    return {
+        "index": before - 1 + (number + 1) / 1_000_000,
+        "stamp": stamp,
+        "name": "answer",
+        "kind": "answer",
+        "title": ask.label,
+        "role": "",
+        "html": answer_html(ask, payload) or "<p>✓</p>",
     }
 
 

@@ -1,0 +1,458 @@
+"""The pass: move after move until a run rests, each committed whole with what it leads to.
+
+How a run moves. A *pass* is a task on the run's loop; there is at most one per run, so moves of a run never overlap. It
+performs a move, asks the definition what may move next, and puts all of it (the state's changes, documents, the next
+questions, the new status) into ONE batch of journal rows: so a move is there whole, with what it led to, or not at all. Only
+when the batch is acknowledged does anybody see it. A pass ends when the run rests; a run at rest holds no task and no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from loomnb.asks import Ask
+from loomnb.errors import LoomError, StoreClosed
+from loomnb.ids import Source
+from loomnb.jsonvalue import changes
+from loomnb.runtime.attempt import Attempt
+from loomnb.runtime.definition import END, Definition, Move
+from loomnb.runtime.failure import Failure, bug, tame
+from loomnb.runtime.host import Hosts
+from loomnb.runtime.lifecycle import Event, Status, after
+from loomnb.runtime.performing import perform
+from loomnb.runtime.record import Due, Payload, RunRecord, due_json, row
+from loomnb.runtime.records import Records
+from loomnb.store import Database, Row
+
+__all__ = ["Moves"]
+
+_FLUSH = 1.0  # seconds between two commits of what a long move prints
+_IN_FLIGHT = 256  # commits a pipelined run may be ahead of the store
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """What a run does next: a move with its payload, or a move whose guard raised, or (no move) why it rests."""
+
+    move: Move | None = None
+    payload: Payload | None = None
+    raised: Exception | None = None
+    refused: tuple[str, ...] = ()
+
+
+class Moves:
+    """Moves the runs of one store."""
+
+    def __init__(
+        self, database: Database, source: Source, records: Records, hosts: Hosts, at_rest: Callable[[RunRecord], None]
+    ) -> None:
+        self._database = database
+        self._source = source
+        self._records = records
+        self._hosts = hosts
+        self._at_rest = at_rest
+        self.closed = False
+
+    def go(self, record: RunRecord) -> None:
+        """Start a pass, unless one is under way."""
+        with record.lock:
+            if record.passing or self.closed:
+                return
+            record.passing = True
+        self._hosts.of(record).spawn(lambda: self._pass(record))
+
+    async def _pass(self, record: RunRecord) -> None:
+        try:
+            await self._all(record)
+        except StoreClosed:
+            record.passing = False  # the kernel is going down: what was not committed is made again by the next one
+        except Exception as exc:  # a failed commit, or a bug of ours: never lose a run without a word
+            self._fall_back(record, exc)
+
+    async def _all(self, record: RunRecord) -> None:
+        definition = self._records.acquaint(record)
+        if definition is None:
+            self._stop_passing(record)
+            return
+        acks: list[asyncio.Future[None]] = []
+        try:
+            await self._make_moves(record, definition, acks)
+        except BaseException:
+            for ack in acks:  # the first failure is told; the others would complain that nobody asked
+                ack.add_done_callback(lambda a: a.cancelled() or a.exception())
+            raise
+
+    async def _make_moves(self, record: RunRecord, definition: Definition, acks: list[asyncio.Future[None]]) -> None:
+        steps = 0
+        following: _Next | None = await self._first(record, definition)
+        while following is not None:
+            if record.cancel_requested:
+                await self._commit(record, [row(record, "run.canceled", self._set(record, Event.CANCELED))], acks, last=True)
+                return
+            if following.move is None:
+                await self._come_to_rest(record, definition, following, acks)
+                return
+            if steps >= record.step_limit:
+                await self._stop_at_limit(record, acks)
+                return
+            steps += 1
+            following = await self._one(record, definition, following, acks)
+
+    async def _first(self, record: RunRecord, definition: Definition) -> _Next:
+        payload = record.inbox
+        if payload is not None:
+            for move in definition.moves_from(record.place) or ():
+                if move.wait and move.name == payload.name:
+                    return _Next(move, payload)
+            record.inbox = None
+        return await self._choose(record, definition, record.state)
+
+    async def _choose(self, record: RunRecord, definition: Definition, state: Any) -> _Next:
+        """The automatic transition that fires: the first, best first, whose guard lets it."""
+        refused = []
+        for move in definition.moves_from(record.place) or ():
+            if move.wait:
+                continue
+            if move.guard is None:
+                return _Next(move)
+            try:
+                verdict = move.guard(state)
+                if inspect.isawaitable(verdict):
+                    verdict = await verdict
+            except Exception as exc:  # a guard's error is a failure of its transition
+                return _Next(move, raised=exc)
+            if verdict:
+                return _Next(move)
+            refused.append(move.guard_name)
+        return _Next(refused=tuple(refused))
+
+    async def _one(
+        self, record: RunRecord, definition: Definition, what: _Next, acks: list[asyncio.Future[None]]
+    ) -> _Next | None:
+        """Perform one move and commit what came of it; what follows, or None when the pass is over."""
+        move, payload = what.move, what.payload
+        assert move is not None
+        attempt = Attempt(record, move, record.moves + 1)
+        started = self._source.monotonic()
+        record.attempt, record.attempt_started = attempt, started
+        raised: BaseException | None = what.raised
+        if raised is None:
+            host = self._hosts.of(record)
+            flush = host.loop.call_later(_FLUSH, self._flush_log, record, attempt)
+            raised = await perform(record, definition, attempt, payload, host, self._hosts.workers)
+            flush.cancel()
+        attempt.revoke()  # a task the body left behind must not write into what is committed now
+        ms = round((self._source.monotonic() - started) * 1000, 3)
+        record.attempt = None
+        logs = self._log_rows(record, attempt)
+        if record.cancel_requested:
+            record.shelf.roll_back()
+            rows = [*logs, row(record, "run.canceled", self._set(record, Event.CANCELED))]
+            await self._commit(record, rows, acks, last=True)
+            return None
+        state: Any = attempt.state
+        try:
+            if raised is None:
+                state = definition.check_state(state)
+        except Exception as exc:
+            raised = exc
+        if raised is not None:
+            record.shelf.roll_back()
+            return await self._failed(record, definition, move, payload, tame(raised), ms, logs, acks)
+        ops = changes(record.state, state)
+        body: dict[str, Any] = {"move": attempt.number, "name": move.name, "from": record.place, "ms": ms}
+        tries = record.attempts.pop(move.name, 0)
+        if tries:
+            body["attempt"] = tries
+        if ops:
+            body["changes"] = ops
+        if attempt.result_dirty:
+            body["result"] = record.result = attempt.result
+        record.state, record.place, record.moves = state, move.to, attempt.number
+        record.inbox = record.due = None
+        if record.status is Status.RUNNING and tries:
+            record.has_error, record.failure = False, None  # the automatic retry succeeded
+        record.shelf.keep()
+        documents = [row(record, "document.saved", e.to_json()) for e in attempt.saved]
+        return await self._onward(record, definition, body, "run.moved", [*logs, *documents], acks, attempt, (move.to, move.name))
+
+    async def _onward(
+        self,
+        record: RunRecord,
+        definition: Definition,
+        body: dict[str, Any],
+        kind: str,
+        rows: list[Row],
+        acks: list[asyncio.Future[None]],
+        attempt: Attempt | None,
+        step: tuple[str, str] | None,
+    ) -> _Next | None:
+        """Commit a move together with what it leads to: the next move, a rest with its questions, or the end."""
+        saved = attempt.saved if attempt is not None else ()
+        if record.place == END:
+            rows.insert(0, row(record, kind, {**body, **self._set(record, Event.ENDED)}))
+            await self._commit(record, rows, acks, step=step, saved=saved, last=True)
+            return None
+        following = await self._choose(record, definition, record.state)
+        if following.move is not None:
+            rows.insert(0, row(record, kind, {**body, **self._set(record, Event.MOVED)}))
+            await self._commit(record, rows, acks, step=step, saved=saved)
+            return following
+        event, asks, ask_rows = self._rest(record, definition, following)
+        standing = self._set(record, event)
+        if asks and event is Event.RESTED:
+            standing["waiting_for"] = "person"
+        if record.failure is not None and event is Event.BROKE:
+            standing["error"] = record.failure.to_json()
+        rows.insert(0, row(record, kind, {**body, **standing}))
+        await self._commit(record, [*rows, *ask_rows], acks, step=step, saved=saved, asks=asks, last=True)
+        return None
+
+    def _rest(self, record: RunRecord, definition: Definition, following: _Next) -> tuple[Event, tuple[Ask, ...], list[Row]]:
+        asks, rows = self.open_asks(record, definition)
+        if asks:
+            return Event.RESTED, asks, rows
+        if not record.has_error:  # an error that led here says more than "stuck" would
+            guards = ", ".join(following.refused)
+            record.has_error = True
+            record.failure = Failure(
+                code="RUN_STUCK",
+                message=f"Nothing can move from the place {record.place!r}"
+                + (f": the guards {guards} refused." if guards else "."),
+                advice="Correct the workflow and run its cell again, then run.retry().",
+            )
+        return Event.BROKE, (), []
+
+    async def _come_to_rest(
+        self, record: RunRecord, definition: Definition, following: _Next, acks: list[asyncio.Future[None]]
+    ) -> None:
+        """A pass that finds nothing to do at its very beginning (a retry, a restore)."""
+        event, asks, ask_rows = self._rest(record, definition, following)
+        body = self._set(record, event)
+        body |= {"waiting_for": "person"} if event is Event.RESTED else {}
+        if event is Event.BROKE and record.failure is not None:
+            body = {**body, "move": record.moves + 1, "name": "", "from": record.place, "error": record.failure.to_json()}
+        kind = "run.rested" if event is Event.RESTED else "run.broke"
+        await self._commit(record, [row(record, kind, body), *ask_rows], acks, asks=asks, last=True)
+
+    def open_asks(self, record: RunRecord, definition: Definition) -> tuple[tuple[Ask, ...], list[Row]]:
+        """An ask for each wait transition that leaves the place, and the rows that store them."""
+        asks = []
+        for move in definition.moves_from(record.place) or ():
+            if move.wait:
+                c = definition.ask(move, record.loaded_args)
+                asks.append(
+                    Ask(
+                        id=self._source.new_id("ask"),
+                        name=move.name,
+                        kind=c.kind,
+                        label=c.label,
+                        description=c.description,
+                        form=c.form,
+                        questions=c.questions,
+                        context=c.context,
+                        key=c.key,
+                        opened_at=self._source.now(),
+                    )
+                )
+        return tuple(asks), [row(record, "ask.opened", {**a.to_json(), "place": record.place}) for a in asks]
+
+    async def _failed(
+        self,
+        record: RunRecord,
+        definition: Definition,
+        move: Move,
+        payload: Payload | None,
+        exc: Exception,
+        ms: float,
+        logs: list[Row],
+        acks: list[asyncio.Future[None]],
+    ) -> _Next | None:
+        """The decision tree of a failed move: an automatic retry, the error place, or failed until somebody retries."""
+        failure = Failure.of(exc)
+        record.exception = exc
+        tries = record.attempts.get(move.name, 0)
+        record.attempts[move.name] = tries + 1
+        record.has_error, record.failure, record.inbox = True, failure, None
+        body: dict[str, Any] = {"move": record.moves + 1, "name": move.name, "from": record.place, "ms": ms, "attempt": tries}
+        error = failure.to_json()
+        if move.retry_attempts > 0 and tries < move.retry_attempts:
+            at = self._source.now() + timedelta(seconds=move.back_off(tries + 1))
+            record.due = Due(move.name, move.from_, payload, at)
+            if move.retry_target is not None:
+                record.place = move.retry_target
+            body |= self._set(record, Event.BACKED_OFF)
+            body |= {"error": error, "attempts": record.attempts, "due": due_json(record.due)}
+            step = (record.place, move.name) if record.place != move.from_ else None
+            await self._commit(record, [row(record, "run.broke", body), *logs], acks, step=step, last=True)
+            self.arm(record)
+            return None
+        record.due = Due(move.name, move.from_, payload, None)
+        if move.error_place is not None:
+            record.attempts.pop(move.name)
+            record.place = move.error_place
+            body |= {"error": error, "attempts": record.attempts, "due": due_json(record.due)}
+            return await self._to_error_place(record, definition, body, logs, acks, move.name)
+        # What leads on from here may still be answered: a wrong answer can be given anew, not only replayed.
+        asks, ask_rows = self.open_asks(record, definition)
+        body |= self._set(record, Event.BROKE)
+        body |= {"error": error, "attempts": record.attempts, "due": due_json(record.due)}
+        await self._commit(record, [row(record, "run.broke", body), *logs, *ask_rows], acks, asks=asks, last=True)
+        return None
+
+    async def _to_error_place(
+        self,
+        record: RunRecord,
+        definition: Definition,
+        body: dict[str, Any],
+        logs: list[Row],
+        acks: list[asyncio.Future[None]],
+        name: str,
+    ) -> _Next | None:
+        error, step = body["error"], (record.place, name)
+        if record.place == END:
+            rows = [row(record, "run.broke", {**body, **self._set(record, Event.ENDED), "error": error}), *logs]
+            await self._commit(record, rows, acks, step=step, last=True)
+            return None
+        following = await self._choose(record, definition, record.state)
+        asks: tuple[Ask, ...] = ()
+        ask_rows: list[Row] = []
+        event = Event.MOVED
+        if following.move is None:
+            asks, ask_rows = self.open_asks(record, definition)
+            event = Event.RESTED if asks else Event.BROKE
+        standing = self._set(record, event)
+        standing |= {"waiting_for": "person"} if event is Event.RESTED else {}
+        rows = [row(record, "run.broke", {**body, **standing, "error": error}), *logs, *ask_rows]
+        await self._commit(record, rows, acks, step=step, asks=asks, last=following.move is None)
+        return following if following.move is not None else None
+
+    async def _stop_at_limit(self, record: RunRecord, acks: list[asyncio.Future[None]]) -> None:
+        record.has_error = True
+        record.failure = Failure(
+            code="STEP_LIMIT",
+            message=f"{record.step_limit} moves were made in one pass without a rest.",
+            advice="If that is meant, run.retry() goes on; or raise it: @loom.workflow(step_limit=…).",
+        )
+        body = {"move": record.moves + 1, "name": "", "from": record.place, "error": record.failure.to_json()}
+        rows = [row(record, "run.broke", {**body, **self._set(record, Event.BROKE), "error": body["error"]})]
+        await self._commit(record, rows, acks, last=True)
+
+    def arm(self, record: RunRecord) -> None:
+        """Wake a run when its automatic retry is due."""
+        due = record.due
+        if due is None or due.at is None:
+            return
+        delay = max(0.0, (due.at - self._source.now()).total_seconds())
+        host = self._hosts.of(record)
+        host.post(lambda: host.loop.call_later(delay, self._wake, record, due))
+
+    def _wake(self, record: RunRecord, due: Due) -> None:
+        with record.lock:
+            if record.status is not Status.RETRYING or record.due is not due:
+                return  # somebody retried by hand, or canceled: this alarm is stale
+            record.status = after(record.status, Event.WOKE)
+            if due.payload is not None and record.place == due.from_:
+                record.inbox = due.payload
+        record.publish(record.snapshot())
+        self.go(record)
+
+    @staticmethod
+    def _set(record: RunRecord, event: Event) -> dict[str, Any]:
+        record.status = after(record.status, event)
+        return record.standing()
+
+    async def _commit(
+        self,
+        record: RunRecord,
+        rows: Sequence[Row],
+        acks: list[asyncio.Future[None]],
+        *,
+        step: tuple[str, str] | None = None,
+        saved: Sequence[Any] = (),
+        asks: tuple[Ask, ...] = (),
+        last: bool = False,
+    ) -> None:
+        """Put one atomic batch. It is shown when acknowledged; a pipelined run waits for that only at its rests."""
+        host = self._hosts.of(record)
+        future: asyncio.Future[None] = host.loop.create_future()
+        view = record.snapshot(asks, "person" if asks and record.status is Status.WAITING else None)
+
+        def acknowledged(error: LoomError | None) -> None:
+            if error is None:
+                if last:
+                    record.scripting = bool(asks)  # nobody is told "no one can answer" before the script was asked
+                    self._stop_passing(record)
+                record.publish(view, step, saved)
+                if last:
+                    self._records.settle(record)
+                    if asks:
+                        host.post(self._at_rest, record)
+                done_error = None
+            else:
+                done_error = error
+            if not future.done():
+                future.set_exception(done_error) if done_error is not None else future.set_result(None)
+
+        self._database.put(rows, lambda error, _: host.post(acknowledged, error))
+        if record.pipelined and not last:
+            acks.append(future)
+            if len(acks) > _IN_FLIGHT:
+                await acks.pop(0)
+            elif len(acks) % 16 == 0:
+                await asyncio.sleep(0)  # let answers to others, cancels and acknowledgements in
+            return
+        for earlier in acks:  # in order: the first that failed is the one to tell
+            await earlier
+        acks.clear()
+        await future
+
+    def _stop_passing(self, record: RunRecord) -> None:
+        with record.lock:
+            record.passing = False
+            record.cancel_requested = False
+
+    def _fall_back(self, record: RunRecord, exc: Exception) -> None:
+        """A commit failed, or we did: the run stands where the store says, failed here, and retry() goes on from there."""
+        failure = Failure.of(
+            exc if isinstance(exc, LoomError) else bug(f"The run loop failed: {exc!r}").with_traceback(exc.__traceback__)
+        )
+        with record.lock:
+            record.shelf.roll_back()
+            try:
+                rows = self._database.read("select seq, ts, kind, body from journal where run_id = ? order by seq", [record.id])
+                stored = RunRecord(
+                    id=record.id, workflow=record.workflow, source=self._source, workspace_id=self._records.store_id
+                )
+                stored.replay(rows)
+                record.place, record.state, record.result, record.moves = stored.place, stored.state, stored.result, stored.moves
+                record.shelf, record.documents, record.stamp = stored.shelf, stored.documents, stored.stamp
+                record.due, record.inbox, record.attempts = stored.due, stored.inbox, stored.attempts
+            except Exception:  # the store cannot even be read: what is in memory is the best there is
+                record.exception = exc
+            record.status, record.has_error, record.failure = Status.FAILED, True, failure
+            record.exception = exc
+            record.passing = record.cancel_requested = False
+        record.publish(record.snapshot())
+
+    def _log_rows(self, record: RunRecord, attempt: Attempt) -> list[Row]:
+        text = "".join(attempt.log)
+        attempt.log.clear()
+        return [row(record, "run.logged", {"move": attempt.number, "text": text})] if text else []
+
+    def _flush_log(self, record: RunRecord, attempt: Attempt) -> None:
+        """A long move's prints are kept while it runs, about once a second."""
+        if record.attempt is not attempt:
+            return
+        rows = self._log_rows(record, attempt)
+        if rows:
+            with contextlib.suppress(LoomError):  # closing: the move itself will not be committed either
+                self._database.put(rows, lambda *_: None)
+        record.tell("log")
+        self._hosts.of(record).loop.call_later(_FLUSH, self._flush_log, record, attempt)

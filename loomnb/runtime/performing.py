@@ -1,0 +1,131 @@
+"""Performing one body: on the loop or in a worker, with its time-out, its access, and its way to be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from loomnb.errors import DefinitionError, LoomError, MoveTimedOut
+from loomnb.runtime.attempt import CURRENT, Attempt
+from loomnb.runtime.definition import Definition, Execution, RunContext
+from loomnb.runtime.failure import explain, tame
+from loomnb.runtime.host import Host, Workers
+from loomnb.runtime.record import Payload, RunRecord
+
+__all__ = ["perform", "stop_body"]
+
+_GRACE = 1.0  # seconds a canceled body has for its finally blocks before it is left behind
+
+
+async def perform(
+    record: RunRecord,
+    definition: Definition,
+    attempt: Attempt,
+    payload: Payload | None,
+    host: Host,
+    workers: Workers,
+) -> BaseException | None:
+    """Run the body of an attempt on its host; the exception it ended with, if any."""
+    move = attempt.move
+    run_context: RunContext[Any] = RunContext(
+        user_id=record.user_id,
+        workspace_id=record.workspace_id,
+        workflow_id=record.id,
+        args=record.loaded_args,
+        execution=Execution(record.place, record.attempts.get(move.name, 0)),
+        idempotency_key=f"{record.id}/{attempt.number}",
+    )
+    context = record.context.copy() if record.context is not None else contextvars.copy_context()
+    context.run(CURRENT.set, attempt)
+    data = payload.data if payload is not None else None
+
+    def call() -> Any:
+        return definition.perform(move, run_context, attempt.state, data, record.id)
+
+    coroutine = _async_body(call) if move.is_async else _sync_body(call, workers)
+    task = host.loop.create_task(coroutine, context=context)
+    task.set_name(f"run {record.workflow} ({record.id}), transition {move.name}")
+    record.body = task
+    done: asyncio.Future[None] = host.loop.create_future()
+    task.add_done_callback(lambda t: _ended(t, done))
+    timed_out = False
+
+    def expire() -> None:
+        nonlocal timed_out
+        timed_out = True
+        attempt.revoke()
+        task.cancel()
+        _leave_behind(done)
+
+    timer = host.loop.call_later(move.timeout / 1000, expire) if move.timeout else None
+    record.body_done = done
+    if record.cancel_requested:
+        stop_body(record)
+    try:
+        await done
+    finally:
+        record.body = None
+        if timer is not None:
+            timer.cancel()
+    if timed_out:
+        return MoveTimedOut(
+            f"The transition {move.name!r} took longer than {move.timeout:g} ms and was stopped.",
+            advice=f"Give it more time with @loom.transition(timeout=…), now {move.timeout:g} ms, or make it shorter.",
+        )
+    if not task.done() or task.cancelled():
+        if record.cancel_requested:
+            return asyncio.CancelledError()
+        return _Canceled(f"The body of {move.name!r} was canceled from inside.")
+    exc = task.exception()
+    if exc is not None:
+        record.exception = exc
+        return explain(tame(exc), record.loop)
+    value = task.result()
+    if value is not None:
+        return DefinitionError(
+            f"The transition {move.name!r} returned a {type(value).__name__}: transitions return nothing.",
+            advice="Use self.assign_state(...) or self.set_result(...) instead of return.",
+        )
+    return None
+
+
+async def _async_body(call: Callable[[], Any]) -> Any:
+    value = call()
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _sync_body(call: Callable[[], Any], workers: Workers) -> Any:
+    value = await asyncio.wrap_future(workers.submit(call))
+    return await value if inspect.isawaitable(value) else value
+
+
+def stop_body(record: RunRecord) -> None:
+    """Take the access of a running body away and cancel it. On its loop."""
+    if record.attempt is not None:
+        record.attempt.revoke()
+    if record.body is not None and record.body_done is not None:
+        record.body.cancel()
+        _leave_behind(record.body_done)
+
+
+class _Canceled(LoomError):
+    code = "MOVE_FAILED"
+
+
+def _ended(task: asyncio.Task[Any], done: asyncio.Future[None]) -> None:
+    if not task.cancelled():
+        task.exception()  # looked at, or asyncio complains about the late error of a body that was left behind
+    _resolve(done)
+
+
+def _resolve(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
+
+
+def _leave_behind(done: asyncio.Future[None]) -> None:
+    """A canceled body gets its grace for finally blocks; then the run goes on without it."""
+    done.get_loop().call_later(_GRACE, _resolve, done)

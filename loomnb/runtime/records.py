@@ -1,0 +1,115 @@
+"""The runs of this process: in memory while something can happen to them, else read from the journal when asked for."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+from loomnb.errors import Conflict, LoomError, NotFound
+from loomnb.ids import Source
+from loomnb.jsonvalue import freeze, loads
+from loomnb.runtime.definition import Definition
+from loomnb.runtime.host import Hosts
+from loomnb.runtime.lifecycle import FINISHED
+from loomnb.runtime.record import RunRecord
+from loomnb.runtime.registry import REGISTRY
+from loomnb.store import Database
+
+__all__ = ["Records"]
+
+
+class Records:
+    """Records by id; each exists once, so that everybody sees the same run."""
+
+    def __init__(self, database: Database, source: Source, hosts: Hosts) -> None:
+        self._database = database
+        self._source = source
+        self._hosts = hosts
+        self._records: weakref.WeakValueDictionary[str, RunRecord] = weakref.WeakValueDictionary()
+        self._live: dict[str, RunRecord] = {}
+        self.keys: dict[tuple[str, str], str] = {}
+        self.guard = threading.RLock()
+        self.store_id: str = database.read("select id from store")[0][0]
+
+    def of_key(self, definition: Definition, key: str, stored: Any) -> RunRecord | None:
+        run_id = self.keys.get((definition.name, key))
+        if run_id is None:
+            rows = self._database.read(
+                "select run_id from runs where workflow = ? and key = ? order by number desc limit 1", [definition.name, key]
+            )
+            if not rows:
+                return None
+            run_id = rows[0][0]
+        record = self.record(run_id)
+        if freeze(record.args) != stored:
+            raise Conflict(
+                f"The run {record.id} with key {key!r} was started with other arguments.",
+                advice="Use another key, or fresh=True for a new run under this key.",
+            )
+        return record
+
+    def record(self, run_id: str) -> RunRecord:
+        """A run, from memory or from the store.
+
+        Raises:
+            NotFound: this store has no such run.
+        """
+        with self.guard:
+            record = self._records.get(run_id)
+            if record is None:
+                record = self.load(run_id)
+                self.adopt(record)
+            return record
+
+    def live(self) -> list[RunRecord]:
+        """Runs that are not finished, oldest first, and failed ones that a person can still answer."""
+        with self.guard:
+            return list(self._live.values())
+
+    def adopt(self, record: RunRecord) -> None:
+        self._records[record.id] = record
+        self._live[record.id] = record  # held as long as something can happen to it; see settle
+
+    def settle(self, record: RunRecord) -> None:
+        if record.view.status in FINISHED and not record.view.asks:
+            with self.guard:
+                self._live.pop(record.id, None)
+
+    def load(self, run_id: str) -> RunRecord:
+        rows = self._database.read("select seq, ts, kind, body from journal where run_id = ? order by seq", [run_id])
+        if not rows:
+            raise NotFound(f"This store has no run {run_id!r}.", advice="List them with loom.runs().")
+        first = next(r[3] for r in rows if r[2] == "run.started")
+        record = RunRecord(id=run_id, workflow="", source=self._source, workspace_id=self.store_id)
+        record.workflow = loads(first)["workflow"]
+        record.replay(rows)
+        record.host = self._hosts.get("thread")
+        self.acquaint(record)
+        return record
+
+    def acquaint(self, record: RunRecord) -> Definition | None:
+        """The definition of a stored run, if the one known here is its own; else the advice says what is missing."""
+        definition = REGISTRY.get(record.workflow)
+        record.advice = ""
+        if definition is None:
+            record.advice = f"Run the cell that defines the workflow {record.workflow!r}: then this run goes on."
+        elif record.origin and definition.origin != record.origin and definition.fingerprint != record.fingerprint:
+            record.advice = (
+                f"This run belongs to the {record.workflow!r} of {record.origin}; the one defined here comes from "
+                f"{definition.origin} and is another. Open that notebook, or give this one another name."
+            )
+            definition = None
+        elif definition.moves_from(record.place) is None:
+            record.advice = (
+                f"This run stands at the place {record.place!r}, which {record.workflow!r} no longer has. Bring the place back "
+                "and run the cell again, or cancel the run."
+            )
+            definition = None
+        elif record.loaded_args is None and record.args is not None:
+            try:
+                record.loaded_args = definition.load_args(record.args)
+            except LoomError as exc:
+                record.advice = f"The arguments of this run do not fit {record.workflow!r} any more: {exc}"
+                definition = None
+        return definition
