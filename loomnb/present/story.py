@@ -158,7 +158,12 @@ def _head_and_body(one: DocumentEntity | tuple[Ask, Any]) -> tuple[str, str]:
 def _markdown_of(one: DocumentEntity | tuple[Ask, Any]) -> str:
     # Through the sanitised HTML: a just executed text/markdown output may run scripts like any other.
     head, body = _head_and_body(one)
-    return (f"**{markdown_safe(head)}**\n\n" if head else "") + body
+    return (f"**{markdown_safe(head)}**\n\n" if head else "") + _html_block(body)
+
+
+def _html_block(html: str) -> str:
+    """HTML that stays HTML in Markdown: a block that no line of its text can end, as a blank one would."""
+    return f"<div>{html.replace(chr(10), '&#10;')}</div>"
 
 
 # -- asks -----------------------------------------------------------------------------------------
@@ -302,12 +307,12 @@ def _story_markdown(story: Story) -> str:
     if story.notice:
         parts.append(f"*{markdown_safe(story.notice)}*")
     parts += [_markdown_of(one) for one in story.in_order()]
-    parts += [_ask_html(a) for a in story.asks]
+    parts += [_html_block(_ask_html(a)) for a in story.asks]
     if story.has_error:
         parts.append(f"**Error:** {markdown_safe(story.error_line)}")
         parts += [markdown_safe(story.advice)] if story.advice else []
     if story.result is not None:
-        parts.append(f"**Result** {_value_html(story.result)}")
+        parts.append(_html_block(f"<strong>Result</strong>{_value_html(story.result)}"))
     return "\n\n".join(parts)
 
 
