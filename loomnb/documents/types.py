@@ -140,6 +140,8 @@ class DocumentType:
             raise SchemaValidationError(f"The document {self.name!r} does not fit its type.", fields_from_pydantic(exc)) from exc
 
     def _instance(self, parsed: Any) -> Any:
+        if hasattr(self.cls, "__total__"):  # a TypedDict: its instances are plain dicts, and isinstance() refuses it
+            return parsed
         if isinstance(parsed, self.cls) or not isinstance(parsed, Mapping):
             return parsed
         instance: Any = object.__new__(self.cls)
