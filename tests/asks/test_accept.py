@@ -147,4 +147,4 @@ class TestAnswers:
         assert self.ANSWERS.dump() == [given("env", "x"), skipped("why")]
 
     def test_it_equals_its_list(self) -> None:
-        assert self.ANSWERS == [given("env", "x"), skipped("why")]
+        assert [given("env", "x"), skipped("why")] == self.ANSWERS

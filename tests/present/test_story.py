@@ -1,0 +1,217 @@
+"""A run as text, Markdown and static HTML: it tells the whole story, runs nothing, and is the same each time."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+from pydantic import BaseModel, Field
+
+import loomnb as loom
+from loomnb.asks import Ask, Schema, check_questions, form_of
+from loomnb.present import STATUS_TEXT, Story, story_bundle, story_plain
+from tests.helpers import StillSource, at_rest
+from tests.present.hostile import HOSTILE, executable
+
+FORMS = ["text/plain", "text/html", "text/markdown"]
+
+
+def document(name: str, content: Any, **rest: Any) -> loom.DocumentEntity:
+    return loom.DocumentEntity(id="doc-1", key="k", document_name=name, content=content, **rest)
+
+
+def story(**changes: Any) -> Story:
+    plain = Story(
+        title="Notes",
+        workflow="notes",
+        status="waiting",
+        place="review",
+        path=(("start", ""), ("review", "draft")),
+        documents=(),
+        asks=(),
+        has_error=False,
+        error_type="",
+        error="",
+        advice="",
+        result=None,
+        notice="",
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+def everywhere(text: str) -> Story:
+    """A story with this text at every place a text can stand."""
+
+    class Asked(BaseModel):
+        field: str = Field(title=text, description=text, default=text)
+
+    question = {
+        "id": text,
+        "question": text,
+        "isSkippable": True,
+        "description": text,
+        "options": [{"id": text, "label": text, "description": text}],
+    }
+    return story(
+        title=text,
+        place=text,
+        path=(("start", ""), (text, text)),
+        documents=(
+            *(document(n, {k: text}) for n, k in (("markdown", "markdown"), ("plain", "text"), ("error", "error"))),
+            document("message", {"role": text, "text": text}),
+            document("other", {text: text, "list": [text], "deep": {"a": [{text: [text]}]}}, title=text, error={text: text}),
+            document("scalar", text),
+        ),
+        asks=(
+            Ask(id="ask-1", name=text, kind="form", label=text, description=text, form=form_of(Schema(Asked, "test"))),
+            Ask(id="ask-2", name="a", kind="questions", label=text, questions=check_questions([question])),
+            Ask(id="ask-3", name="b", kind="confirm", label=text, context=text, key=text),
+        ),
+        has_error=True,
+        error_type=text,
+        error=text,
+        advice=text,
+        result={text: [text]},
+        notice=text,
+    )
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_the_html_of_a_hostile_run_runs_nothing(text: str) -> None:
+    assert executable(story_bundle(everywhere(text))["text/html"]) == []
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_the_markdown_of_a_hostile_run_renders_to_nothing_that_runs(text: str) -> None:
+    """Rendered by a renderer that keeps raw HTML and any link: a just executed Markdown output may be drawn by one."""
+    renderer = MarkdownIt("commonmark", {"html": True}).enable("table")
+    renderer.validateLink = lambda _: True  # type: ignore[method-assign]
+
+    assert executable(renderer.render(story_bundle(everywhere(text))["text/markdown"])) == []
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_result_that_is_a_hostile_text_runs_nothing(text: str) -> None:
+    bundle = story_bundle(story(status="completed", result=text))
+    renderer = MarkdownIt("commonmark", {"html": True})
+    renderer.validateLink = lambda _: True  # type: ignore[method-assign]
+
+    assert executable(bundle["text/html"]) == []
+    assert executable(renderer.render(bundle["text/markdown"])) == []
+
+
+@pytest.mark.parametrize("status", STATUS_TEXT)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_says_where_the_run_stands(form: str, status: str) -> None:
+    assert STATUS_TEXT[status] in story_bundle(story(status=status))[form]
+
+
+def test_every_status_has_words() -> None:
+    assert set(STATUS_TEXT) == set(loom.Status)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_tells_the_whole_story(form: str) -> None:
+    told = story(
+        status="failed",
+        documents=(document("plain", {"text": "a draft"}),),
+        asks=(Ask(id="ask-1", name="approve", kind="button", label="Publish it?"),),
+        has_error=True,
+        error_type="ValueError",
+        error="no such room",
+        advice="Open the door first",
+        result={"n": "forty-two"},
+        notice="Run the cell",
+    )
+
+    text = story_bundle(told)[form]
+
+    for part in (
+        "Notes",
+        "review",
+        "a draft",
+        "Publish it?",
+        "ValueError",
+        "no such room",
+        "Open the door first",
+        "forty-two",
+        "Run the cell",
+    ):
+        assert part in text, part
+
+
+def test_a_long_path_is_told_by_its_end() -> None:
+    path = tuple((f"p{i}", "") for i in range(20))
+    text = story_plain(story(path=path))
+
+    assert "…" in text
+    assert "p19" in text
+    assert "p5" not in text
+
+
+@pytest.mark.parametrize(
+    ("ask", "example"),
+    [
+        (Ask(id="a", name="go", kind="button", label="Go"), "run.answer('go', None)"),
+        (Ask(id="a", name="answer", kind="confirm", label="?", context="Go?"), "run.answer('answer', True)"),
+    ],
+    ids=lambda v: getattr(v, "kind", ""),
+)
+def test_the_text_says_how_to_answer_in_code(ask: Ask, example: str) -> None:
+    assert example in story_plain(story(asks=(ask,)))
+
+
+class Told(BaseModel):
+    sure: bool
+
+
+def told_run(path: Any, source: Any) -> dict[str, str]:
+    @loom.workflow(name="told", title="A told run")
+    class Flow(loom.BaseWorkflow):
+        @loom.transition(to="review")
+        def draft(self) -> None:
+            self.document_store.save(loom.MarkdownDocument(markdown="# Draft"))
+            self.assign_state(n=1)
+
+        @loom.transition(from_="review", to="end", wait=True, schema=Told)
+        def approve(self) -> None: ...
+
+    with loom.open(path, source=source) as session:
+        run = session.start(Flow)
+        at_rest(run)
+        return run._repr_mimebundle_()
+
+
+def test_two_runs_of_one_workflow_read_the_same(here: Any) -> None:
+    """No ids, times or addresses: nbval can compare a saved notebook."""
+    later = StillSource()
+    later.advance(12_345)
+    for _ in range(100):
+        later.new_id("x")
+
+    assert told_run(here / "a.duckdb", StillSource()) == told_run(here / "elsewhere" / "b.duckdb", later)
+
+
+def test_a_failed_run_shows_no_frames_in_its_static_forms(session: loom.Loom) -> None:
+    @loom.workflow
+    class Broken(loom.BaseWorkflow):
+        @loom.transition(to="end")
+        def go(self) -> None:
+            raise ValueError("no such room")
+
+    run = session.start(Broken)
+    at_rest(run)
+
+    assert "Traceback" in (run.traceback or "")
+    for text in run._repr_mimebundle_().values():
+        assert "no such room" in text
+        assert "Traceback" not in text
+        assert "File " not in text
+
+
+def test_the_repr_of_a_run_is_its_plain_story(session: loom.Loom) -> None:
+    run = session.confirm("Go?")
+
+    assert repr(run) == run._repr_mimebundle_()["text/plain"]
