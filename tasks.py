@@ -241,12 +241,12 @@ def test(fast: bool, rest: list[str]) -> int:
         return run_stages(stages, env, folder)
 
 
-def run_stages(stages: list[Stage], env: dict[str, str], stores: str = "") -> int:
-    """Run commands in order until one fails; end with a summary and the exit code of the one that failed."""
+def run_stages(stages: list[Stage], env: dict[str, str], stores: str = "", *, keep_going: bool = False) -> int:
+    """Run commands in order until one fails; end with a summary and the exit code of the first that failed."""
     report: list[str] = []
-    code = 0
+    first = 0
     for stage in stages:
-        if code:
+        if first and not keep_going:
             report.append(f"  not run  {stage.name}")
             continue
         say(f"\n=== {stage.name}: {' '.join(shown(part) for part in stage.command)}")
@@ -254,9 +254,10 @@ def run_stages(stages: list[Stage], env: dict[str, str], stores: str = "") -> in
             env = {**env, "LOOMNB_STORE": str(Path(stores) / (stage.name.split()[1] + ".duckdb"))}
         start = time.monotonic()
         code = subprocess.call(stage.command, cwd=ROOT, env=env)
+        first = first or code
         report.append(f"  {'FAILED ' if code else 'passed '}  {stage.name}  ({time.monotonic() - start:.0f} s)")
     say("\nSummary\n" + "\n".join(report))
-    return code
+    return first
 
 
 def shown(part: str) -> str:
@@ -296,7 +297,7 @@ def bench(names: list[str], rest: list[str]) -> int:
     venv = ensure_venv("bench")
     python = str(venv_python(venv))
     stages = [Stage(name, [python, str(known[name]), *rest]) for name in names or known]
-    return run_stages(stages, venv_env(venv))
+    return run_stages(stages, venv_env(venv), keep_going=True)  # a missed target says nothing about the others
 
 
 def clean() -> int:
