@@ -102,6 +102,9 @@ class AskRun(Run):
 
     def _outcome(self) -> Any:
         result = super()._outcome()
+        face = self._face()
+        if not face.is_shown(self):  # answered by a file or an earlier run of the cell: the page should tell it all the same
+            face.show(self)
         return Answers(result) if isinstance(result, list) else Confirmation.model_validate(result)
 
     def story(self) -> Story:

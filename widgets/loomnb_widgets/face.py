@@ -23,6 +23,7 @@ __all__ = ["NotebookFace", "face"]
 
 _FALLBACK_WITHIN = 4.0  # seconds more for the core widgets to show a sign of life
 _SETTLE = 0.4  # seconds a display waits for a quick run to come to rest, so that what is saved tells where it stands
+_SETTLE_UNWATCHED = 5.0  # the same where nobody watches: there what is saved is all there is
 _PANELS_KEPT = 200
 
 
@@ -62,7 +63,7 @@ class NotebookFace:
         """Show the run's panel in the current cell."""
         if getattr(get_ipython(), "kernel", None) is None:
             return False
-        end = time.monotonic() + _SETTLE
+        end = time.monotonic() + (_SETTLE_UNWATCHED if nobody_at_all() else _SETTLE)
         while not run.is_settled() and time.monotonic() < end and not self._on_its_loop(run):
             self.pump()
             time.sleep(0.01)
