@@ -87,6 +87,7 @@ class Kernel:
         self.states: dict[str, Message] = {}  # widget model id -> its traits as last sent
         self.custom: dict[str, list[Any]] = {}  # widget model id -> custom messages it sent, in order
         self.iopub: list[Message] = []  # every iopub message since the start
+        self.allow_stdin = False  # what cells are sent with: front ends a person sits at say True, nbclient says False
         self.client: BlockingKernelClient
 
     # -- life ----------------------------------------------------------------------------------
@@ -149,7 +150,7 @@ class Kernel:
 
     def send(self, code: str) -> Cell:
         """Queue a cell and return at once."""
-        cell = Cell(self.client.execute(code, allow_stdin=False, stop_on_error=True))
+        cell = Cell(self.client.execute(code, allow_stdin=self.allow_stdin, stop_on_error=True))
         self.cells[cell.msg_id] = cell
         return cell
 

@@ -49,3 +49,16 @@ def start_kernel(tmp_path: Path) -> Iterator[Callable[..., Kernel]]:
 def kernel(kernel_version: str, start_kernel: Callable[..., Kernel]) -> Kernel:
     """A fresh kernel of the version this test runs on, in a folder of its own."""
     return start_kernel(kernel_version)
+
+
+@pytest.fixture
+def person(kernel: Kernel) -> Kernel:
+    """The same kernel as a front end with a person before it would use it: cells are sent with `allow_stdin`."""
+    kernel.allow_stdin = True
+    return kernel
+
+
+@pytest.fixture(params=["await", "plain"])
+def barrier(request: pytest.FixtureRequest) -> str:
+    """How a cell waits for `run`: as code that gives its result."""
+    return {"await": "await run", "plain": "run.wait()"}[request.param]

@@ -48,7 +48,12 @@ class Lane:
         else:
             return
         self.kernel = kernel
-        stream.io_loop.add_callback(self._hook)
+        if self.reads_on_main and threading.current_thread() is threading.main_thread():
+            # At once: a callback would wait for the main loop, and with Run All the next cell (or this one) may be in
+            # `run.wait()` before that loop turns again; then nobody would ever hand our messages over.
+            self._hook()
+        else:
+            stream.io_loop.add_callback(self._hook)
 
     @property
     def is_open(self) -> bool:
