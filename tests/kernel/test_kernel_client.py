@@ -75,9 +75,7 @@ def test_a_subshell_takes_a_message_while_a_cell_blocks(start_kernel) -> None:
     assert kernel.has_subshells
     subshell = kernel.create_subshell()
 
-    cell = kernel.send(
-        "import time\nend = time.time() + 10\nwhile not heard and time.time() < end: time.sleep(.05)\nheard"
-    )
+    cell = kernel.send("import time\nend = time.time() + 10\nwhile not heard and time.time() < end: time.sleep(.05)\nheard")
     kernel.comm_msg(model_id, "now", subshell=subshell)
 
     assert "now" in kernel.wait(cell).text
