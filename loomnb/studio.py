@@ -393,7 +393,7 @@ class Loom:
             Refused: it is not one query, it would write, or DuckDB refuses it.
         """
         frame = inspect.currentframe()
-        names = _caller_names(frame.f_back if frame else None)
+        names = list(_caller_names(frame.f_back if frame else None))
         face = notebook_face()
         relation = query(self._database, sql, params, lambda n: _frame(n, names, face), _interruptible)
         if face is not None:
@@ -454,7 +454,7 @@ def _caller_names(frame: Any) -> Iterator[Mapping[str, Any]]:
         frame = frame.f_back
 
 
-def _frame(name: str, names: Iterator[Mapping[str, Any]], face: NotebookFace | None) -> Any:
+def _frame(name: str, names: Sequence[Mapping[str, Any]], face: NotebookFace | None) -> Any:
     spaces = [*names, *([face.names()] if face is not None else [])]
     for space in spaces:
         value = space.get(name)
