@@ -7,6 +7,7 @@ disguise (a data-modifying CTE counts as SELECT); a statement that is no query i
 
 from __future__ import annotations
 
+import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -190,6 +191,10 @@ def parameters(sql: str) -> list[str]:
         raise _translated(exc) from exc
 
 
+_LOOKS = re.compile(r"\s*pragma\s+(table_info|show_tables|show_tables_expanded|show|database_list|database_size|storage_info|version)\b", re.I)
+"""Pragmas that only look. The others set something, for every connection of this store."""
+
+
 def _check(cursor: Any, sql: str) -> None:
     statements = cursor.extract_statements(sql)
     if len(statements) != 1:
@@ -197,6 +202,8 @@ def _check(cursor: Any, sql: str) -> None:
             f"{len(statements)} statements were given; loom.sql runs one query.", advice="Split them into several calls."
         )
     kind = str(statements[0].type).rpartition(".")[2]
+    if kind == "PRAGMA" and not _LOOKS.match(sql):
+        raise Refused(f"loom.sql only reads, and this pragma may change a setting: {sql.strip()}")
     if kind not in ("SELECT", "EXPLAIN", "PRAGMA"):
         raise Refused(
             f"loom.sql only reads, and this is a {kind} statement.",
