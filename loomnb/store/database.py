@@ -39,6 +39,7 @@ class Database:
         self.path = path if path == MEMORY else str(Path(path).resolve())
         self._pid = os.getpid()
         self._guard = threading.Lock()
+        self._copying = threading.Lock()  # a copy is attached under one name, and that is the whole store's
         self._closed = False
         self._lock: OwnerLock | None = None
         if self.path != MEMORY:
@@ -104,7 +105,7 @@ class Database:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(target.name + ".partial")
         partial.unlink(missing_ok=True)
-        with self.reading() as cursor:
+        with self._copying, self.reading() as cursor:
             (name,) = cursor.execute("select current_database()").fetchone()
             quoted = str(partial).replace("'", "''")
             cursor.execute(f"attach '{quoted}' as loom_snapshot")
