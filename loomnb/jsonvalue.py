@@ -191,7 +191,7 @@ def thaw(value: Any) -> Any:
 
 def _path(parent: str, key: str) -> str | None:
     """The child's JSON path in DuckDB's notation; None where a key cannot be written in it."""
-    return None if '"' in key or "\\" in key else f'{parent}."{key}"'
+    return None if not key or '"' in key or "\\" in key else f'{parent}."{key}"'
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "$") -> list[list[Any]]:
