@@ -15,6 +15,7 @@ import json
 import math
 import operator
 import re
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias, cast
 
@@ -31,15 +32,26 @@ def _refuse(self: object, *_: object, **__: object) -> NoReturn:
     raise ReadOnly("This value cannot be changed in place.", advice=_ADVICE)
 
 
+class _Strict(threading.local):
+    """Whether frozen containers of this thread compare strictly just now: see `_begins_with`."""
+
+    on = False
+
+
+_STRICT = _Strict()
+
+
 class FrozenDict(dict[str, Any]):
     """A dict that cannot be changed. Copies (`copy`, `deepcopy`, `dict(...)`, `{**d}`, `|`) are plain and writable."""
 
-    __slots__ = ("exact",)
-
-    exact: bool
-    """Whether `==` proves equality for it: no number or boolean anywhere inside (1 == 1.0 == True in Python)."""
+    __slots__ = ()
 
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
+
+    def __eq__(self, other: object) -> bool:
+        return _is_same(self, other) if _STRICT.on else dict.__eq__(self, other)
+
+    __hash__ = None  # as for a dict
 
     def __copy__(self) -> dict[str, Any]:
         return dict(self)
@@ -54,14 +66,20 @@ class FrozenDict(dict[str, Any]):
 class FrozenList(list[Any]):
     """A list that cannot be changed. Copies (`copy`, `deepcopy`, slices, `[*x]`, `+`) are plain and writable."""
 
-    __slots__ = ("exact", "grown_from")
+    __slots__ = ("grown_from", "has_numbers")
 
-    exact: bool
     grown_from: FrozenList | None
     """The list whose elements are this one's beginning. Forgotten once `changes` has told it."""
+    has_numbers: bool
+    """Whether an element of its own is a number or a boolean, which `==` cannot tell apart (1 == 1.0 == True)."""
 
     __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse
     __iadd__ = __imul__ = _refuse
+
+    def __eq__(self, other: object) -> bool:
+        return _is_same(self, other) if _STRICT.on else list.__eq__(self, other)
+
+    __hash__ = None  # as for a list
 
     def __copy__(self) -> list[Any]:
         return list(self)
@@ -71,6 +89,17 @@ class FrozenList(list[Any]):
 
     def __reduce__(self) -> Any:
         return list, (list(self),)
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two JSON values are the same, types included; a frozen container is the same as an equal plain one."""
+    if a is b:
+        return True
+    if isinstance(a, dict):
+        return isinstance(b, dict) and len(a) == len(b) and all(k in b and _is_same(v, b[k]) for k, v in a.items())
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(_is_same, a, b))
+    return type(a) is type(b) and bool(a == b)
 
 
 def freeze(value: Any, was: Any = None, path: str = "$") -> Any:
@@ -130,8 +159,8 @@ def _check_text(value: str, path: str) -> None:
         raise NotJson(f"{path} holds half of a surrogate pair: it is no valid text.") from exc
 
 
-def _is_exact(values: Iterable[Any]) -> bool:
-    return all(v is None or type(v) is str or (type(v) in (FrozenDict, FrozenList) and v.exact) for v in values)
+def _has_numbers(values: Iterable[Any]) -> bool:
+    return any(type(v) in (int, float, bool) for v in values)
 
 
 def _freeze_dict(value: dict[Any, Any], was: Any, path: str) -> FrozenDict:
@@ -143,9 +172,7 @@ def _freeze_dict(value: dict[Any, Any], was: Any, path: str) -> FrozenDict:
         if not key.isascii():
             _check_text(key, path)
         out[key] = freeze(item, old.get(key), f"{path}.{key}")
-    frozen = FrozenDict(out)
-    frozen.exact = _is_exact(out.values())
-    return frozen
+    return FrozenDict(out)
 
 
 def _freeze_list(value: list[Any], was: Any, path: str) -> FrozenList:
@@ -153,11 +180,11 @@ def _freeze_list(value: list[Any], was: Any, path: str) -> FrozenList:
         tail = [freeze(item, None, f"{path}[{i}]") for i, item in enumerate(value[len(was) :], len(was))]
         frozen = FrozenList(was)
         list.extend(frozen, tail)
-        frozen.exact = was.exact and _is_exact(tail)
+        frozen.has_numbers = was.has_numbers or _has_numbers(tail)
         frozen.grown_from = was
         return frozen
     frozen = FrozenList(freeze(item, None, f"{path}[{i}]") for i, item in enumerate(value))
-    frozen.exact = _is_exact(frozen)
+    frozen.has_numbers = _has_numbers(frozen)
     frozen.grown_from = None
     return frozen
 
@@ -165,19 +192,23 @@ def _freeze_list(value: list[Any], was: Any, path: str) -> FrozenList:
 def _begins_with(value: list[Any], was: FrozenList) -> bool:
     """Whether the first elements of `value` are exactly those of `was`.
 
-    List equality runs in C and takes a short cut for identical elements, so it settles most cases in nanoseconds an
-    element. It cannot tell 1 from True or 1.0, so where numbers are about, identity has to confirm it.
+    A run whose list grows does this at every move, so it must not cost Python code for each element. List equality runs in C
+    and calls no `__eq__` for identical elements; for the few that are not identical, frozen containers compare strictly while
+    the flag is up. Elements that are numbers themselves are left: there, identity has to confirm what `==` says.
     """
     n = len(was)
     if len(value) < n:
         return False
     head = value[:n]
+    _STRICT.on = True
     try:
         if head != was:
             return False
-    except Exception:  # an element's own __eq__ raised: it will be refused when it is looked at by itself
+    except Exception:  # noqa: BLE001  # an element's own __eq__ raised: it is refused when it is looked at by itself
         return False
-    return was.exact or all(map(operator.is_, head, was))
+    finally:
+        _STRICT.on = False
+    return not was.has_numbers or all(map(operator.is_, head, was))
 
 
 def thaw(value: Any) -> Any:

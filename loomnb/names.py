@@ -1,10 +1,11 @@
-"""Identifiers from class names, as the contract derives them."""
+"""Names: identifiers from class names, as the contract derives them, and the notebook's own."""
 
 from __future__ import annotations
 
+import os
 import re
 
-__all__ = ["humanised", "snake_case"]
+__all__ = ["humanised", "notebook_name", "snake_case"]
 
 
 def snake_case(class_name: str, suffix: str = "") -> str:
@@ -21,3 +22,8 @@ def humanised(name: str) -> str:
     """`confirm_notes` → `Confirm notes`, for a label nobody wrote."""
     text = name.replace("_", " ").strip()
     return text[:1].upper() + text[1:]
+
+
+def notebook_name() -> str:
+    """The notebook this kernel serves, where the Jupyter server says so."""
+    return os.environ.get("JPY_SESSION_NAME", "")

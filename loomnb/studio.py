@@ -21,7 +21,7 @@ from loomnb.asks import NOTHING, Answers, Ask, Confirmation, Script, check_confi
 from loomnb.errors import Conflict, LoomError, Refused
 from loomnb.ids import SYSTEM, Source
 from loomnb.present import Story
-from loomnb.ready import ASK
+from loomnb.ready import ASK, know_questions
 from loomnb.runtime import CURRENT, Face, NoFace, Run, RunRecord, Runtime, Status
 from loomnb.store import MEMORY, Database, Relation, query
 from loomnb.workflows import BaseWorkflow, definition_of
@@ -190,6 +190,7 @@ class Loom:
 
     def __init__(self, path: str, *, durability: Durability = "sync", source: Source = SYSTEM) -> None:
         _check_durability(durability)
+        know_questions()
         self._database = Database(path, source)
         try:
             self._script: Script | None = None
@@ -364,7 +365,7 @@ class Loom:
             self._file_looked_for = True  # None clears: neither a call nor a file answers any more
         for record in self.runtime.live():
             if record.view.asks:
-                record.script_error = None
+                record.script_error, record.scripting = None, True  # who waits for it waits until the answers were looked at
                 assert record.host is not None
                 record.host.post(self.runtime.try_script, record)
 

@@ -1,5 +1,5 @@
 """Ready-made runs that join rooms: questions and confirmations asked in a cell."""
 
-from loomnb.ready.questions import ASK, CellQuestions
+from loomnb.ready.questions import ASK, CellQuestions, know_questions
 
-__all__ = ["ASK", "CellQuestions"]
+__all__ = ["ASK", "CellQuestions", "know_questions"]

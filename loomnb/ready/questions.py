@@ -9,7 +9,7 @@ from loomnb.asks import Question, accept_confirmation, accept_questions
 from loomnb.jsonvalue import freeze
 from loomnb.runtime import END, REGISTRY, START, AskContent, Move, RunContext, current_attempt
 
-__all__ = ["ASK", "CellQuestions"]
+__all__ = ["ASK", "CellQuestions", "know_questions"]
 
 _MOVE = Move(name="answer", from_=START, to=END, wait=True, timeout=0)
 
@@ -66,4 +66,8 @@ def _questions(args: Mapping[str, Any]) -> tuple[Question, ...]:
 
 
 ASK = CellQuestions()
-REGISTRY.add(ASK, __name__, "CellQuestions")
+
+
+def know_questions() -> None:
+    """Make `ask` known; every store needs it, for the questions an earlier kernel left open."""
+    REGISTRY.add(ASK, __name__, "CellQuestions")

@@ -12,12 +12,13 @@ import contextvars
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loomnb.asks import NOTHING, Ask, payload_of
 from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, Refused
 from loomnb.ids import Source
 from loomnb.jsonvalue import changes
+from loomnb.names import notebook_name
 from loomnb.runtime.definition import Definition, Move
 from loomnb.runtime.host import Hosts, Workers
 from loomnb.runtime.lifecycle import Event, Status, after
@@ -26,7 +27,9 @@ from loomnb.runtime.performing import stop_body
 from loomnb.runtime.record import Payload, RunRecord, row
 from loomnb.runtime.records import Records
 from loomnb.runtime.registry import REGISTRY
-from loomnb.store import Database, Row, notebook_name
+
+if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
+    from loomnb.store import Database, Row
 
 __all__ = ["MISSING", "Runtime", "default_timeout"]
 

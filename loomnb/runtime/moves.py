@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loomnb.asks import Ask
 from loomnb.errors import LoomError, StoreClosed
@@ -28,7 +28,9 @@ from loomnb.runtime.lifecycle import Event, Status, after
 from loomnb.runtime.performing import perform
 from loomnb.runtime.record import Due, Payload, RunRecord, due_json, row
 from loomnb.runtime.records import Records
-from loomnb.store import Database, Row
+
+if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
+    from loomnb.store import Database, Row
 
 __all__ = ["Moves"]
 
@@ -400,7 +402,7 @@ class Moves:
             if not future.done():
                 future.set_exception(done_error) if done_error is not None else future.set_result(None)
 
-        self._database.put(rows, lambda error, _: host.post(acknowledged, error))
+        self._database.put(rows, lambda error, _: host.post(acknowledged, error), more=record.pipelined and not last)
         if record.pipelined and not last:
             acks.append(future)
             if len(acks) > _IN_FLIGHT:

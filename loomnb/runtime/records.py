@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loomnb.errors import Conflict, LoomError, NotFound
 from loomnb.ids import Source
@@ -14,7 +14,9 @@ from loomnb.runtime.host import Hosts
 from loomnb.runtime.lifecycle import FINISHED
 from loomnb.runtime.record import RunRecord
 from loomnb.runtime.registry import REGISTRY
-from loomnb.store import Database
+
+if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
+    from loomnb.store import Database
 
 __all__ = ["Records"]
 

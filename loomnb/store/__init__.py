@@ -1,8 +1,7 @@
 """The DuckDB file: schema and migrations, the one writer, reading, SQL, snapshots."""
 
 from loomnb.store.database import MEMORY, Database
-from loomnb.store.lock import notebook_name
 from loomnb.store.relation import Relation, cell_text, parameters, query
 from loomnb.store.writer import Row
 
-__all__ = ["MEMORY", "Database", "Relation", "Row", "cell_text", "notebook_name", "parameters", "query"]
+__all__ = ["MEMORY", "Database", "Relation", "Row", "cell_text", "parameters", "query"]

@@ -57,10 +57,13 @@ class Database:
             raise
         self._writer = Writer(own, source, last_seq)
 
-    def put(self, rows: Sequence[Row], done: Acknowledge) -> None:
-        """Queue one atomic batch; `done` is called on the writer's thread once it is durable, or failed."""
+    def put(self, rows: Sequence[Row], done: Acknowledge, *, more: bool = False) -> None:
+        """Queue one atomic batch; `done` is called on the writer's thread once it is durable, or failed.
+
+        `more` says that the next one follows at once, so that both may share a commit.
+        """
         self._check()
-        self._writer.put(Batch(rows, done))
+        self._writer.put(Batch(rows, done, more))
 
     def commit(self, rows: Sequence[Row]) -> int:
         """Write one atomic batch and wait; the sequence number of its last row. Not on a loop: it blocks."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from loomnb.errors import StoreBusy
+from loomnb.names import notebook_name
 
 try:
     import fcntl
@@ -22,11 +23,6 @@ except ImportError:  # Windows: the file stays open without sharing rights, see 
     fcntl = None  # type: ignore[assignment]
 
 __all__ = ["OwnerLock"]
-
-
-def notebook_name() -> str:
-    """The notebook this kernel serves, where the Jupyter server says so."""
-    return os.environ.get("JPY_SESSION_NAME", "")
 
 
 class OwnerLock:

@@ -28,7 +28,8 @@ Row = tuple[str, str, str]
 Acknowledge = Callable[["LoomError | None", int], None]
 """Called on the writer's thread with the error (None: committed) and the sequence number of the batch's last row."""
 
-_GROUP = 256
+_GROUP = 256  # rows of one commit at the most
+_LINGER = 0.0004  # seconds to wait for the next batch, where one is to be expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class Batch:
 
     rows: Sequence[Row]
     done: Acknowledge
+    more: bool = False
+    """Whether its sender goes on at once with the next one."""
+
+
+_NONE = Batch((), lambda *_: None)
 
 
 class Writer:
@@ -75,21 +81,30 @@ class Writer:
         return not self._thread.is_alive()
 
     def _main(self) -> None:
+        crowd = False  # whether the last group held several batches: then more are on their way
         while (first := self._queue.get()) is not None:
             group, rows, last = [first], len(first.rows), False
             while rows < _GROUP:
-                try:
-                    batch = self._queue.get_nowait()
-                except queue.Empty:
+                batch = self._next(linger=crowd or group[-1].more)
+                if batch is _NONE:
                     break
                 if batch is None:
                     last = True
                     break
                 group.append(batch)
                 rows += len(batch.rows)
+            crowd = len(group) > 1
             self._write(group)
             if last:
                 return
+
+    def _next(self, *, linger: bool) -> Batch | None:
+        """The next batch, None to stop, or _NONE. A commit costs a millisecond, so where others are about to come it pays to
+        wait a moment for them; a lone run is never kept waiting."""
+        try:
+            return self._queue.get(timeout=_LINGER) if linger else self._queue.get_nowait()
+        except queue.Empty:
+            return _NONE
 
     def _write(self, group: list[Batch]) -> None:
         error = self._insert([row for batch in group for row in batch.rows])

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from loomnb.errors import DefinitionError, NotFound
-from loomnb.names import snake_case
+from loomnb.names import notebook_name, snake_case
 from loomnb.runtime import REGISTRY, Definition
-from loomnb.store import notebook_name
 from loomnb.workflows.base import BaseWorkflow
 from loomnb.workflows.table import WorkflowDefinition, compile_workflow
 
