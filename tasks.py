@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tasks of this checkout: `python3 tasks.py lab|test|check|bench|clean`.
+"""The tasks of this checkout: `python3 tasks.py lab|test|check|bench|notebooks|clean`.
 
 Needs Python 3.11 or newer and nothing else. Every task makes the virtual environment it needs inside the checkout and
 uses it again as long as pyproject.toml stays the same. The file keeps to syntax that Python 3.6 can read, because only
@@ -33,6 +33,7 @@ from typing import Any, NamedTuple, Self
 ROOT = Path(__file__).resolve().parent
 FIRST_NOTEBOOK = ROOT / "notebooks" / "01-first-workflow.ipynb"
 ANSWERS = ROOT / "notebooks" / "answers.yaml"
+KERNEL_SPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 KERNEL_MATRIX = ROOT / "tests" / "kernel" / "matrix.py"
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 VENVS = {"lab": ROOT / ".venv", "dev": ROOT / ".venv-test", "bench": ROOT / ".venv-bench"}
@@ -193,6 +194,30 @@ def run_headless(python: str, env: dict[str, str]) -> int:
     return 0
 
 
+def notebooks() -> int:
+    """Run the tutorials and keep their outputs in them: what GitHub shows, and what the tests compare with."""
+    venv = ensure_venv("dev")
+    for path in sorted(FIRST_NOTEBOOK.parent.glob("*.ipynb")):
+        refresh(path, str(venv_python(venv)), venv_env(venv))
+    return 0
+
+
+def refresh(path: Path, python: str, env: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory(prefix="loomnb-") as folder:
+        done = Path(folder) / "done.ipynb"
+        env = {**env, "LOOMNB_STORE": str(Path(folder) / "loom.duckdb"), "LOOMNB_ANSWERS": str(ANSWERS)}
+        command = [python, "-m", "jupyter", "execute", "--timeout=120", f"--output={done}", str(path)]
+        run_quietly(f"running {path.relative_to(ROOT)}", command, env)
+        notebook: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
+    # Widgets are dead without their kernel and carry ids; versions and times differ from machine to machine.
+    notebook["metadata"] = {"kernelspec": KERNEL_SPEC, "language_info": {"name": "python"}}
+    for cell in notebook["cells"]:
+        cell["metadata"].pop("execution", None)
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+    path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def plain_text(outputs: list[dict[str, Any]]) -> str:
     """What a cell's outputs say as text; nbformat keeps text as a list of lines."""
     parts = ("".join(out["data"].get("text/plain", "") if "data" in out else out.get("text", "")) for out in outputs)
@@ -328,6 +353,7 @@ def parser() -> argparse.ArgumentParser:
     one = tasks.add_parser("bench", help="run the benchmarks")
     one.add_argument("names", nargs="*", help="moves, growth, import, stream; default: all")
     one.epilog = "Everything after -- goes to the benchmark."
+    tasks.add_parser("notebooks", help="run the tutorials and keep their outputs in them")
     tasks.add_parser("clean", help="remove the environments and caches made here")
     return top
 
@@ -341,6 +367,8 @@ def main(argv: list[str]) -> int:
         return test(given.fast, rest)
     if given.task == "bench":
         return bench(given.names, rest)
+    if given.task == "notebooks":
+        return notebooks()
     return check() if given.task == "check" else clean()
 
 
