@@ -7,10 +7,11 @@ disguise (a data-modifying CTE counts as SELECT); a statement that is no query i
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -212,12 +213,25 @@ def _check(cursor: Any, sql: str) -> None:
 
 
 def _unknown_names(cursor: Any, sql: str) -> list[str]:
-    try:
-        names = cursor.get_table_names(sql)
-    except duckdb.Error:  # EXPLAIN and the like: let the statement itself say what is wrong
+    # From the parsed statement: get_table_names binds it too, and fails at a USING or at a star of a name it does not know.
+    (text,) = cursor.execute("select json_serialize_sql(?::varchar)", [sql]).fetchone()
+    tree = json.loads(text)
+    if tree.get("error"):  # EXPLAIN and the like: let the statement itself say what is wrong
         return []
+    names = set(_tables_in(tree))
     known = {r[0].lower() for r in cursor.execute("select table_name from information_schema.tables").fetchall()}
     return [n for n in names if n.lower() not in known]
+
+
+def _tables_in(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if node.get("type") == "BASE_TABLE" and not node.get("schema_name"):
+            yield node["table_name"]
+        for value in node.values():
+            yield from _tables_in(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _tables_in(value)
 
 
 def _materialise(cursor: Any, sql: str, params: Sequence[Any] | Mapping[str, Any] | None) -> Relation:
