@@ -1,0 +1,358 @@
+"""The store file: opened, owned, migrated, closed, copied."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import loomnb as loom
+from tests.helpers import at_rest
+
+ROOT = Path(__file__).parent.parent.parent
+
+OWNER = """
+import sys
+import loomnb as loom
+with loom.open(sys.argv[1]) as session:
+    print("open", flush=True)
+    sys.stdin.readline()
+print("closed", flush=True)
+"""
+
+
+@contextmanager
+def owner_of(path: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the store open until it is told a line."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+    assert process.stdin
+    assert process.stdout
+    try:
+        assert process.stdout.readline() == "open\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+# -- opening ------------------------------------------------------------------------------------------
+
+
+def test_missing_folders_are_made(here: Path) -> None:
+    loom.open(here / "a" / "b" / "s.duckdb").close()
+
+    assert (here / "a" / "b" / "s.duckdb").exists()
+
+
+def test_the_same_path_again_is_the_same_session(session: loom.Loom, here: Path) -> None:
+    assert loom.open(here / "s.duckdb") is session
+    assert loom.open("s.duckdb") is session
+
+
+def test_another_path_becomes_the_default_and_leaves_the_first_open(session: loom.Loom, here: Path) -> None:
+    with loom.open(here / "other.duckdb") as other:
+        run = loom.confirm("Go?")
+
+        assert [p.run.id for p in other.pending()] == [run.id]
+        assert len(session.pending()) == 0
+
+
+def test_opening_the_first_path_again_makes_it_the_default(session: loom.Loom, here: Path) -> None:
+    with loom.open(here / "other.duckdb"):
+        loom.open(here / "s.duckdb")
+        loom.confirm("Go?")
+
+        assert len(session.pending()) == 1
+
+
+def test_another_durability_of_an_open_store_is_refused(session: loom.Loom, here: Path) -> None:
+    with pytest.raises(loom.Conflict, match="durability"):
+        loom.open(here / "s.duckdb", durability="pipelined")
+
+
+def test_an_unknown_durability_is_refused_before_anything_is_opened(here: Path) -> None:
+    with pytest.raises(loom.Refused, match="fast"):
+        loom.open(here / "s.duckdb", durability="fast")  # type: ignore[arg-type]
+
+    assert not (here / "s.duckdb").exists()
+
+
+def test_a_store_in_memory_works_and_leaves_no_file(here: Path) -> None:
+    with loom.open(":memory:") as session:
+        run = session.confirm("Go?")
+        run.answer(True)
+        at_rest(run)
+
+        assert session.sql("select count(*) from runs").fetchall() == [(1,)]
+    assert list(here.iterdir()) == []
+
+
+def test_a_file_that_is_no_store_is_refused_with_advice(here: Path) -> None:
+    (here / "s.duckdb").write_text("this is no database, and long enough to be looked at" * 100)
+
+    with pytest.raises(loom.StoreDamaged, match=r"s\.duckdb"):
+        loom.open(here / "s.duckdb")
+
+
+def test_a_store_that_could_not_be_opened_is_not_owned(here: Path) -> None:
+    (here / "s.duckdb").write_text("no database" * 1000)
+    with pytest.raises(loom.StoreDamaged):
+        loom.open(here / "s.duckdb")
+    (here / "s.duckdb").unlink()
+
+    loom.open(here / "s.duckdb").close()
+
+
+# -- migrations ---------------------------------------------------------------------------------------
+
+
+def test_each_migration_has_its_row(session: loom.Loom) -> None:
+    assert session.sql("select number from migrations order by 1").fetchall() == [(1,)]
+
+
+def test_opening_again_migrates_nothing(here: Path) -> None:
+    for _ in range(2):
+        with loom.open(here / "s.duckdb") as session:
+            assert session.sql("select count(*) from migrations").fetchall() == [(1,)]
+
+
+def test_a_newer_file_is_refused_with_its_version_and_left_as_it_is(here: Path) -> None:
+    path = here / "s.duckdb"
+    loom.open(path).close()
+    with duckdb.connect(str(path)) as raw:
+        raw.execute("insert into migrations values (99, now())")
+    before = path.read_bytes()
+
+    with pytest.raises(loom.StoreDamaged, match="version 99") as caught:
+        loom.open(path)
+
+    assert caught.value.code == "STORE_NEWER"
+    assert "pip install" in caught.value.advice
+    assert path.read_bytes() == before
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def second(execute: Callable[[str], object]) -> None:
+        execute("create table half(a integer)")
+        raise RuntimeError("no")
+
+    path = here / "s.duckdb"
+    loom.open(path).close()
+    with monkeypatch.context() as patch:
+        from loomnb.store import schema
+
+        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, second))
+        with pytest.raises(RuntimeError):
+            loom.open(path)
+
+    with loom.open(path) as session:
+        assert session.sql("select number from migrations").fetchall() == [(1,)]
+        assert session.sql("select count(*) from information_schema.tables where table_name = 'half'").fetchall() == [(0,)]
+
+
+# -- owning -------------------------------------------------------------------------------------------
+
+
+def test_a_second_process_is_told_who_owns_the_file_within_two_seconds(here: Path) -> None:
+    with owner_of(here / "s.duckdb", JPY_SESSION_NAME="work/notes.ipynb") as owner:
+        began = time.monotonic()
+        with pytest.raises(loom.StoreBusy) as caught:
+            loom.open(here / "s.duckdb")
+
+        assert time.monotonic() - began < 2
+    text = str(caught.value)
+    for part in (str(owner.pid), "work/notes.ipynb", 'loom.snapshot("copy.duckdb")', "loom.close()"):
+        assert part in text, part
+    assert caught.value.retryable
+
+
+def test_the_message_in_a_notebook_has_no_frames(here: Path) -> None:
+    with owner_of(here / "s.duckdb"), pytest.raises(loom.StoreBusy) as caught:
+        loom.open(here / "s.duckdb")
+
+    assert "Traceback" not in "".join(caught.value._render_traceback_())
+
+
+def test_the_file_is_free_once_its_owner_closed_it(here: Path) -> None:
+    with owner_of(here / "s.duckdb") as owner:
+        assert owner.stdin
+        assert owner.stdout
+        owner.stdin.write("\n")
+        owner.stdin.flush()
+        assert owner.stdout.readline() == "closed\n"
+
+        loom.open(here / "s.duckdb").close()
+
+
+def test_the_file_is_free_once_its_owner_was_killed(here: Path) -> None:
+    with owner_of(here / "s.duckdb") as owner:
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+
+        loom.open(here / "s.duckdb").close()
+
+
+def test_the_lock_file_says_who_owns_the_store(session: loom.Loom, here: Path) -> None:
+    owner = json.loads((here / "s.duckdb.lock").read_text())
+
+    assert owner["pid"] == os.getpid()
+    assert owner["started"]
+
+
+def test_somebody_reading_the_lock_file_does_not_free_the_store(here: Path) -> None:
+    """DuckDB's own lock would vanish."""
+    with owner_of(here / "s.duckdb"):
+        for _ in range(2):
+            with pytest.raises(loom.StoreBusy):
+                loom.open(here / "s.duckdb")
+
+
+def test_a_forked_child_can_neither_read_nor_write(session: loom.Loom, here: Path) -> None:
+    read_end, write_end = os.pipe()
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a process with threads forks: that is what is tested
+        pid = os.fork()
+    if pid == 0:
+        try:
+            session.runtime.database.read("select 1")
+        except loom.StoreClosed as exc:
+            os.write(write_end, exc.code.encode())
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    os.waitpid(pid, 0)
+    with os.fdopen(read_end) as told:
+        assert told.read() == "STORE_CLOSED"
+    assert session.sql("select 1").fetchall() == [(1,)]
+
+
+# -- closing ------------------------------------------------------------------------------------------
+
+
+def test_a_closed_store_refuses_and_says_how_to_go_on(here: Path) -> None:
+    session = loom.open(here / "s.duckdb")
+    session.close()
+
+    with pytest.raises(loom.StoreClosed, match=r"loom\.open"):
+        session.sql("select 1")
+
+
+def test_closing_twice_is_fine(here: Path) -> None:
+    session = loom.open(here / "s.duckdb")
+    session.close()
+    session.close()
+
+
+def test_closing_without_an_open_store_does_nothing(here: Path) -> None:
+    loom.close()
+
+    assert list(here.iterdir()) == []
+
+
+def test_a_closed_store_is_opened_anew(here: Path) -> None:
+    first = loom.open(here / "s.duckdb")
+    first.close()
+    with loom.open(here / "s.duckdb") as second:
+        assert second is not first
+
+
+def test_a_result_outlives_neither_the_store_nor_in_silence(here: Path) -> None:
+    session = loom.open(here / "s.duckdb")
+    relation = session.sql("select 1")
+    session.close()
+
+    with pytest.raises(loom.LoomError):
+        relation.fetchall()
+
+
+# -- copying ------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_is_a_store_of_its_own(session: loom.Loom, here: Path) -> None:
+    run = session.confirm("Go?", key="k")
+    copied = session.snapshot(str(here / "copy.duckdb"))
+    run.answer(True)
+    at_rest(run)
+
+    with loom.open(copied) as copy:
+        assert copy.sql("select run_id, status from runs").fetchall() == [(run.id, "waiting")]
+        assert [p.run.id for p in copy.pending()] == [run.id]
+
+
+def test_a_snapshot_may_be_read_by_another_program_at_once(session: loom.Loom, here: Path) -> None:
+    session.confirm("Go?")
+    copied = session.snapshot(str(here / "copy.duckdb"))
+
+    with duckdb.connect(str(copied), read_only=True) as raw:
+        assert raw.execute("select status from runs").fetchall() == [("waiting",)]
+
+
+def test_a_snapshot_never_overwrites(session: loom.Loom, here: Path) -> None:
+    (here / "copy.duckdb").write_text("mine")
+
+    with pytest.raises(loom.Refused, match="exists"):
+        session.snapshot(str(here / "copy.duckdb"))
+    assert (here / "copy.duckdb").read_text() == "mine"
+
+
+def test_a_snapshot_of_the_store_onto_itself_is_refused(session: loom.Loom, here: Path) -> None:
+    with pytest.raises(loom.Refused):
+        session.snapshot(str(here / "s.duckdb"))
+
+
+def test_a_snapshot_name_may_hold_a_quote(session: loom.Loom, here: Path) -> None:
+    assert session.snapshot(str(here / "it's a copy.duckdb")).exists()
+
+
+def test_a_snapshot_leaves_only_itself(session: loom.Loom, here: Path) -> None:
+    session.snapshot(str(here / "copies" / "copy.duckdb"))
+
+    assert [p.name for p in (here / "copies").iterdir()] == ["copy.duckdb"]
+
+
+def test_a_store_in_memory_can_be_kept_by_a_snapshot(here: Path) -> None:
+    with loom.open(":memory:") as session:
+        session.confirm("Go?")
+        copied = session.snapshot(str(here / "kept.duckdb"))
+    with loom.open(copied) as kept:
+        assert len(kept.pending()) == 1
+
+
+def test_two_snapshots_at_once_are_two_copies(session: loom.Loom, here: Path) -> None:
+    session.confirm("Go?")
+    failures: list[BaseException] = []
+
+    def copy(name: str) -> None:
+        try:
+            session.snapshot(str(here / name))
+        except BaseException as exc:
+            failures.append(exc)
+
+    threads = [threading.Thread(target=copy, args=(f"copy{i}.duckdb",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+    assert len(list(here.glob("copy*.duckdb"))) == 4
