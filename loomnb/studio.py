@@ -108,8 +108,8 @@ class AskRun(Run):
         return Answers(result) if isinstance(result, list) else Confirmation.model_validate(result)
 
     def story(self) -> Story:
-        """The questions with their answers tell it; the result would only say them again."""
-        return replace(super().story(), result=None)
+        """The questions with their answers tell it: no path to speak of, and the result would only say them again."""
+        return replace(super().story(), result=None, path=())
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._ended().__await__()

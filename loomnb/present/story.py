@@ -237,17 +237,17 @@ def _answer_pairs(ask: Ask, payload: Any) -> list[tuple[str, Any]]:
 def answer_html(ask: Ask, payload: Any) -> str:
     """What was asked and what was answered, as safe HTML without the label."""
     rows = [(escape(name), _value_html(value)) for name, value in _answer_pairs(ask, payload)]
-    named = [row for row in rows if row[0]]
+    named = "".join(f"<li>{name} → <b>{value}</b></li>" for name, value in rows if name)
     body = markdown_html(ask.context) if ask.context else ""
-    body += "".join(f"<p>✓ {value}</p>" for name, value in rows if not name)
-    return body + (f"<dl>{''.join(f'<dt>{name}</dt><dd>✓ {value}</dd>' for name, value in named)}</dl>" if named else "")
+    body += "".join(f"<div>✓ <b>{value}</b></div>" for name, value in rows if not name)
+    return body + (f"<ul>{named}</ul>" if named else "")
 
 
 def _answer_plain(ask: Ask, payload: Any) -> str:
     lines = [f"✓ {ask.label}", *(f"    {line}" for line in ask.context.splitlines())]
     for name, value in _answer_pairs(ask, payload):
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        lines.append(f"    {name + ': ' if name else ''}{text}")
+        lines.append(f"    {name + ' → ' if name else ''}{text}")
     return "\n".join(lines)
 
 
@@ -258,7 +258,7 @@ def story_plain(story: Story) -> str:
     """The run as text."""
     more, tail = path_tail(story.path)
     places = (["…"] if more else []) + [place for place, _ in tail]
-    lines = [f"{story.title}: {STATUS_TEXT[story.status]}", "  " + " → ".join(places)]
+    lines = [f"{story.title}: {STATUS_TEXT[story.status]}", *(["  " + " → ".join(places)] if places else [])]
     if story.notice:
         lines.append(f"! {story.notice}")
     lines += [_answer_plain(*one) if isinstance(one, tuple) else document_plain(one) for one in story.in_order()]
@@ -281,7 +281,7 @@ def _story_html(story: Story) -> str:
         steps.append(f'<span style="{style}">{escape(place)}</span>{"" if last else " → "}')
     parts = [
         f"<p><strong>{escape(story.title)}</strong> — {escape(STATUS_TEXT[story.status])}</p>",
-        f'<p style="line-height:2">{" ".join(steps)}</p>',
+        *([f'<p style="line-height:2">{" ".join(steps)}</p>'] if steps else []),
     ]
     if story.notice:
         parts.append(f"<p><em>{escape(story.notice)}</em></p>")
@@ -303,7 +303,7 @@ def _story_markdown(story: Story) -> str:
     places = (["…"] if more else []) + [
         f"**{markdown_safe(p)}**" if i == len(tail) - 1 else markdown_safe(p) for i, (p, _) in enumerate(tail)
     ]
-    parts = [f"**{markdown_safe(story.title)}** — {STATUS_TEXT[story.status]}", " → ".join(places)]
+    parts = [f"**{markdown_safe(story.title)}** — {STATUS_TEXT[story.status]}", *([" → ".join(places)] if places else [])]
     if story.notice:
         parts.append(f"*{markdown_safe(story.notice)}*")
     parts += [_markdown_of(one) for one in story.in_order()]

@@ -21,6 +21,7 @@ from IPython.display import DisplayHandle, display
 from loomnb.asks import Ask
 from loomnb.errors import LoomError
 from loomnb.present import STATUS_TEXT, answer_html, document_html, document_kind, markdown_html, path_tail, story_bundle
+from loomnb.ready import ASK
 from loomnb.runtime import FINISHED, Run, RunRecord, Status
 from loomnb_widgets.bridge import Lane, kernel_version
 
@@ -156,7 +157,8 @@ class Panel(anywidget.AnyWidget):
 
     def _new_head(self) -> dict[str, Any]:
         record, view = self.record, self.record.view
-        more, tail = path_tail(tuple(record.path))
+        asked = record.workflow == ASK.name  # a question of a cell goes nowhere: no place, no path
+        more, tail = path_tail(() if asked else tuple(record.path))
         failure = view.failure if view.has_error else None
         return {
             "title": record.title,
@@ -164,7 +166,7 @@ class Panel(anywidget.AnyWidget):
             "run_id": record.id,
             "status": view.status.value,
             "status_text": _status_text(record),
-            "place": view.place,
+            "place": "" if asked else view.place,
             "path": [{"place": place, "name": name} for place, name in tail],
             "path_more": more,
             "asks": [ask_view(ask, record.advice) for ask in view.asks],
