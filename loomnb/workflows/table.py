@@ -153,8 +153,22 @@ _TWINS: dict[type[BaseModel], type[BaseModel]] = {}
 def _frozen_twin(cls: type[BaseModel]) -> type[BaseModel]:
     if cls not in _TWINS:
         config = {**cls.model_config, "frozen": True}
-        _TWINS[cls] = type(cls.__name__, (cls,), {"model_config": config, "__module__": cls.__module__, "__doc__": cls.__doc__})
+        twin = type(cls.__name__, (cls,), {"model_config": config, "__module__": cls.__module__, "__doc__": cls.__doc__})
+        setattr(twin, "__eq__", _equal_as(cls))  # noqa: B010  # pydantic calls models of two classes unequal
+        _TWINS[cls] = twin
     return _TWINS[cls]
+
+
+def _equal_as(cls: type[BaseModel]) -> Callable[[BaseModel, object], bool]:
+    def plain(model: BaseModel) -> BaseModel:
+        copy = model.model_copy()
+        object.__setattr__(copy, "__class__", cls)
+        return copy
+
+    def equal(self: BaseModel, other: object) -> bool:
+        return bool(plain(self) == (plain(other) if isinstance(other, _TWINS[cls]) else other))
+
+    return equal
 
 
 # -- compiling ------------------------------------------------------------------------------------
