@@ -18,6 +18,7 @@ __all__ = [
     "DocumentOptions",
     "DocumentType",
     "ErrorDocument",
+    "LinkDocument",
     "MarkdownDocument",
     "MessageDocument",
     "PlainDocument",
@@ -204,6 +205,16 @@ class PlainDocument(_Builtin):
     """Plain text, shown as it is."""
 
     text: str
+
+
+@document()
+class LinkDocument(_Builtin):
+    """A card that leads to another run; saved by the framework for each sub-workflow that is shown."""
+
+    label: str | None = None
+    workflowId: str | None = None  # noqa: N815  # the stored JSON keeps the seed's names
+    embed: bool | None = None
+    expanded: bool | None = None
 
 
 @document(tags=("error",))

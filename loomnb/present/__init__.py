@@ -12,6 +12,7 @@ from loomnb.present.story import (
     path_tail,
     story_bundle,
     story_plain,
+    value_html,
 )
 from loomnb.present.table import table_html
 
@@ -30,4 +31,5 @@ __all__ = [
     "story_bundle",
     "story_plain",
     "table_html",
+    "value_html",
 ]

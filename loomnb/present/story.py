@@ -115,19 +115,25 @@ def document_html(entity: DocumentEntity) -> str:
             return f"<p>{escape(content['error'])}</p>"
         case _:
             invalid = "".join(f"<p>{escape(f'{k}: {v}' if k else v)}</p>" for k, v in (entity.error or {}).items())
-            return _value_html(content) + invalid
+            return value_html(content) + invalid
 
 
-def _value_html(value: Any) -> str:
+def value_html(value: Any) -> str:
+    """A JSON value as safe HTML."""
     if isinstance(value, Mapping) and value:
-        rows = "".join(f"<dt>{escape(humanised(k))}</dt><dd>{_value_html(v)}</dd>" for k, v in value.items())
-        return f"<dl>{rows}</dl>"
+        rows = "".join(f'<dt style="{_CELL}">{escape(humanised(k))}</dt><dd style="{_CELL}">{value_html(v)}</dd>' for k, v in value.items())
+        return f'<dl style="{_GRID}">{rows}</dl>'
     if isinstance(value, list) and value and all(not isinstance(v, (Mapping, list)) for v in value):
-        return "<ul>" + "".join(f"<li>{_value_html(v)}</li>" for v in value) + "</ul>"
+        return "<ul>" + "".join(f"<li>{value_html(v)}</li>" for v in value) + "</ul>"
     if isinstance(value, (Mapping, list)):
         return f"<pre>{escape(json.dumps(value, ensure_ascii=False, indent=2))}</pre>"
     text = {True: "yes", False: "no"}.get(value) if isinstance(value, bool) else "–" if value is None else str(value)
     return f"<span>{escape(text or '')}</span>"
+
+
+# JupyterLab floats definition lists, with a fifth of the width for the terms: long ones would run into each other.
+_GRID = "display:grid;grid-template-columns:fit-content(40%) minmax(0,1fr);gap:2px 16px;margin:0"
+_CELL = "float:none;clear:none;width:auto;margin:0;padding:0"
 
 
 def document_plain(entity: DocumentEntity) -> str:
@@ -236,7 +242,7 @@ def _answer_pairs(ask: Ask, payload: Any) -> list[tuple[str, Any]]:
 
 def answer_html(ask: Ask, payload: Any) -> str:
     """What was asked and what was answered, as safe HTML without the label."""
-    rows = [(escape(name), _value_html(value)) for name, value in _answer_pairs(ask, payload)]
+    rows = [(escape(name), value_html(value)) for name, value in _answer_pairs(ask, payload)]
     named = "".join(f"<li>{name} → <b>{value}</b></li>" for name, value in rows if name)
     body = markdown_html(ask.context) if ask.context else ""
     body += "".join(f"<div>✓ <b>{value}</b></div>" for name, value in rows if not name)
@@ -294,7 +300,7 @@ def _story_html(story: Story) -> str:
         advice = f"<br>{escape(story.advice)}" if story.advice else ""
         parts.append(f"<p><strong>Error:</strong> {escape(story.error_line)}{advice}</p>")
     if story.result is not None:
-        parts.append(f"<div><strong>Result</strong>{_value_html(story.result)}</div>")
+        parts.append(f"<div><strong>Result</strong>{value_html(story.result)}</div>")
     return f'<div class="loom-static">{"".join(parts)}</div>'
 
 
@@ -312,7 +318,7 @@ def _story_markdown(story: Story) -> str:
         parts.append(f"**Error:** {markdown_safe(story.error_line)}")
         parts += [markdown_safe(story.advice)] if story.advice else []
     if story.result is not None:
-        parts.append(_html_block(f"<strong>Result</strong>{_value_html(story.result)}"))
+        parts.append(_html_block(f"<strong>Result</strong>{value_html(story.result)}"))
     return "\n\n".join(parts)
 
 

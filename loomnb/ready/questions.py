@@ -7,7 +7,7 @@ from typing import Any
 
 from loomnb.asks import Question, accept_confirmation, accept_questions
 from loomnb.jsonvalue import freeze
-from loomnb.runtime import END, REGISTRY, START, AskContent, Move, RunContext, current_attempt
+from loomnb.runtime import END, REGISTRY, START, AskContent, Envelope, Move, RunContext, current_attempt
 
 __all__ = ["ASK", "CellQuestions", "know_questions"]
 
@@ -37,6 +37,10 @@ class CellQuestions:
         """One wait transition, from the start to the end."""
         return (_MOVE,) if place == START else () if place == END else None
 
+    def has_wait(self, name: str) -> bool:
+        """Only `answer`."""
+        return name == _MOVE.name
+
     def check_state(self, state: Any) -> Any:
         """There is none."""
         return state
@@ -56,7 +60,7 @@ class CellQuestions:
             return freeze(accept_confirmation(payload))
         return freeze(accept_questions(_questions(args), payload))
 
-    def perform(self, move: Move, context: RunContext[Any], state: Any, payload: Any, run_id: str) -> None:
+    def perform(self, move: Move, context: RunContext[Any], state: Any, payload: Any, envelope: Envelope) -> None:
         """The answer is the result."""
         current_attempt().set_result(payload)
 

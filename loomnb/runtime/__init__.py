@@ -1,7 +1,7 @@
 """The run loop: start, move, wait, answer, retry, time out, cancel, restore. One engine for every vocabulary."""
 
-from loomnb.runtime.attempt import CURRENT, current_attempt
-from loomnb.runtime.definition import END, START, AskContent, Definition, Execution, Move, RunContext, TransitionInput
+from loomnb.runtime.attempt import CURRENT, Show, current_attempt
+from loomnb.runtime.definition import END, START, AskContent, Definition, Envelope, Execution, Move, RunContext, TransitionInput
 from loomnb.runtime.failure import Failure
 from loomnb.runtime.handle import Face, HistoryEntry, NoFace, Run
 from loomnb.runtime.lifecycle import FINISHED, TABLE, Event, Status, after
@@ -19,6 +19,7 @@ __all__ = [
     "TABLE",
     "AskContent",
     "Definition",
+    "Envelope",
     "Event",
     "Execution",
     "Face",
@@ -32,6 +33,7 @@ __all__ = [
     "RunRecord",
     "RunView",
     "Runtime",
+    "Show",
     "Status",
     "TransitionInput",
     "after",

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from loomnb.documents import DocumentEntity, Shelf
 from loomnb.errors import NotJson, OwnershipLost, Refused
 from loomnb.jsonvalue import FrozenDict, freeze
-from loomnb.runtime.definition import Move
+from loomnb.runtime.definition import Definition, Move
+from loomnb.runtime.record import RunRecord
+from loomnb.runtime.registry import REGISTRY
 
-if TYPE_CHECKING:
-    from loomnb.runtime.record import RunRecord
+__all__ = ["CURRENT", "Attempt", "Show", "current_attempt"]
 
-__all__ = ["CURRENT", "Attempt", "current_attempt"]
+Show = Literal["inline", "link", "hidden"]
+"""How a sub-workflow is shown in its parent's panel."""
 
 CURRENT: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar("loom_attempt", default=None)
 """The attempt whose body is at work in this context; also asked by the tap that sorts prints to their run."""
@@ -53,6 +55,7 @@ class Attempt:
         self.result: Any = record.result
         self.result_dirty = False
         self.saved: list[DocumentEntity] = []
+        self.children: list[RunRecord] = []
         self.log: list[str] = []
         self.revoked = False
 
@@ -119,6 +122,62 @@ class Attempt:
         )
         self.saved.append(entity)
         return entity
+
+    # -- sub-workflows ----------------------------------------------------------------------------
+
+    def start_child(
+        self, definition: Definition, raw_args: Any, *, callback: Mapping[str, Any] | None, show: Show, label: str | None
+    ) -> str:
+        """Start a sub-workflow with this move's commit; its id.
+
+        Raises:
+            ArgsInvalid: the arguments do not fit; nothing is started.
+            Refused: the callback names no wait transition of this workflow, or `show` is not known.
+        """
+        self._check()
+        record = self.record
+        if show not in ("inline", "link", "hidden"):
+            raise Refused(f"show={show!r} is not known.", advice="Use 'inline', 'link' or 'hidden'.")
+        parent = REGISTRY.get(record.workflow)
+        if callback is not None and (parent is None or not parent.has_wait(callback.get("transition", ""))):
+            raise Refused(
+                f"The callback names {callback.get('transition')!r}, which is no wait transition of {record.workflow!r}.",
+                advice='Give callback={"transition": "<a method with wait=True>"}.',
+            )
+        stored, loaded = definition.parse_args(raw_args)
+        child = RunRecord(
+            # By move and call, so that the same move made again after a crash would start the same child.
+            id=f"{record.id}.{self.number}.{len(self.children) + 1}",
+            workflow=definition.name,
+            source=record.source,
+            args=stored,
+            title=label or definition.title,
+            origin=definition.origin,
+            fingerprint=definition.fingerprint,
+            step_limit=definition.step_limit,
+            pipelined=record.pipelined,
+            loop=record.loop,
+            user_id=record.user_id,
+            workspace_id=record.workspace_id,
+            loaded_args=loaded,
+            context=record.context,
+            host=record.host,
+            parent_id=record.id,
+            callback=freeze(dict(callback)) if callback is not None else None,
+        )
+        if show != "hidden":
+            content = {
+                "label": label or definition.name,
+                "workflowId": child.id,
+                "embed": show == "inline",
+                "expanded": show == "inline",
+            }
+            link = DocumentEntity(
+                id=self.new_document_id(), key=f"link_{child.id}", document_name="link", content=freeze(content)
+            )
+            self.save_document(link)
+        self.children.append(child)
+        return child.id
 
     # -- the rest ---------------------------------------------------------------------------------
 

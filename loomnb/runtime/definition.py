@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from loomnb.asks import AskKind, Form, Question
 
-__all__ = ["END", "START", "AskContent", "Definition", "Execution", "Move", "RunContext", "TransitionInput"]
+__all__ = ["END", "START", "AskContent", "Definition", "Envelope", "Execution", "Move", "RunContext", "TransitionInput"]
 
 START, END = "start", "end"
 
@@ -95,6 +95,16 @@ class TransitionInput(Generic[TData, TMeta]):
     meta: TMeta | None = field(default=None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """Who resumed a wait transition, and how that ended: the run itself for a person, a child for a callback."""
+
+    workflow_id: str
+    status: Literal["completed", "failed", "canceled"] = "completed"
+    error_message: str | None = None
+    meta: Any = None
+
+
 class Definition(Protocol):
     """A checked definition of a kind of run."""
 
@@ -140,6 +150,10 @@ class Definition(Protocol):
         """What may move from a place, best first; None when the place is unknown."""
         ...
 
+    def has_wait(self, name: str) -> bool:
+        """Whether a wait transition of this name exists, anywhere."""
+        ...
+
     def check_state(self, state: Any) -> Any:
         """The state to store. Raises when it breaks the state's schema."""
         ...
@@ -152,6 +166,6 @@ class Definition(Protocol):
         """The payload to store, frozen. Raises AnswerInvalid."""
         ...
 
-    def perform(self, move: Move, context: RunContext[Any], state: Any, payload: Any, run_id: str) -> Any:
+    def perform(self, move: Move, context: RunContext[Any], state: Any, payload: Any, envelope: Envelope) -> Any:
         """Call the body; whatever it returns, also an awaitable."""
         ...

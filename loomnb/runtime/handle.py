@@ -208,6 +208,16 @@ class Run:
         return list(self._view.asks)
 
     @property
+    def children(self) -> list[Run]:
+        """The sub-workflows it has started, in order."""
+        return [Run(record, self.runtime, self._face) for record in self.runtime.children(self.record)]
+
+    @property
+    def parent_id(self) -> str | None:
+        """The run that started it, for a sub-workflow."""
+        return self.record.parent_id
+
+    @property
     def available_transitions(self) -> list[dict[str, str]]:
         """What leaves its place: `id`, `from`, `to`, and `trigger: manual` for wait transitions, whatever guards say."""
         definition = REGISTRY.get(self.workflow)

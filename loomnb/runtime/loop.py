@@ -18,10 +18,10 @@ from loomnb.asks import NOTHING, Ask, payload_of
 from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, Refused
 from loomnb.ids import Source
 from loomnb.jsonvalue import changes
-from loomnb.names import notebook_name
+from loomnb.runtime.children import Children
 from loomnb.runtime.definition import Definition, Move
 from loomnb.runtime.host import Hosts, Workers
-from loomnb.runtime.lifecycle import Event, Status, after
+from loomnb.runtime.lifecycle import FINISHED, Event, Status, after
 from loomnb.runtime.moves import Moves
 from loomnb.runtime.performing import stop_body
 from loomnb.runtime.record import Payload, RunRecord, row
@@ -58,7 +58,9 @@ class Runtime:
         """Runs that could not be read at open, with the reason. They were left as they are."""
         self._hosts = Hosts()
         self._records = Records(database, source, self._hosts)
-        self._moves = Moves(database, source, self._records, self._hosts, self.try_script)
+        self._moves = Moves(database, source, self._records, self._hosts, self._at_rest)
+        self._children = Children(database, self._records, self._turn, self._moves.go)
+        self._records.on_load = self._children.restore
         self._restore()
         REGISTRY.listen(self)
 
@@ -109,17 +111,7 @@ class Runtime:
                 context=contextvars.copy_context(),
                 host=host,
             )
-            body: dict[str, Any] = {
-                "workflow": record.workflow,
-                "title": record.title,
-                "args": stored,
-                "step_limit": record.step_limit,
-            }
-            body |= {"origin": record.origin, "fingerprint": record.fingerprint}
-            body |= {"key": key} if key is not None else {}
-            body |= {"labels": list(record.labels)} if record.labels else {}
-            body |= {"durability": "pipelined"} if record.pipelined else {}
-            body |= {"notebook": notebook_name()} if notebook_name() else {}
+            body: dict[str, Any] = {}
             if seed is not None:
                 record.place, record.state, record.result = seed
                 record.path = [(record.place, "")]
@@ -131,7 +123,7 @@ class Runtime:
                 record.status = Status.WAITING
                 asks, rows = self._moves.open_asks(record, definition)
                 body["waiting_for"] = "person"
-            self.database.commit([row(record, "run.started", {**body, **record.standing()}), *rows])
+            self.database.commit([row(record, "run.started", {**record.beginning(), **body}), *rows])
             self._records.adopt(record)
             if key is not None:
                 self._records.keys[definition.name, key] = record.id
@@ -166,7 +158,21 @@ class Runtime:
             for record, _ in lost:
                 record.publish(record.snapshot())
         for record in self.live():
+            self._children.restore(record)
+        for record in self.live():
             self._resume(record)
+
+    def _at_rest(self, record: RunRecord) -> None:
+        """A run came to rest or ended, and everybody may know it. On its loop."""
+        if record.cancel_again:
+            record.cancel_again = False
+            self.cancel(record)
+        if record.view.status in FINISHED:
+            self._children.ended(record)
+        if self._children.deliver(record):
+            record.scripting = False
+        else:
+            self.try_script(record)
 
     def restore(self) -> list[RunRecord]:
         """Let every interrupted run whose definition is known go on; the runs that are not finished."""
@@ -189,9 +195,9 @@ class Runtime:
             known = self._records.acquaint(record)
             if record.status is not Status.INTERRUPTED:
                 record.tell("view")
-                if known is not None and record.view.asks:
-                    record.scripting = True
-                    self._hosts.of(record).post(self.try_script, record)
+                if known is not None and record.status is not Status.RETRYING:
+                    record.scripting = bool(record.view.asks)
+                    self._hosts.of(record).post(self._at_rest, record)
                 return
             if known is None:
                 record.tell("view")
@@ -353,6 +359,10 @@ class Runtime:
 
     def cancel(self, record: RunRecord) -> None:
         """Stop a run; finished runs are left as they are. A move in progress is stopped before it commits."""
+        if record.status in FINISHED:
+            return
+        for child_id in record.children:  # the children first, so that none of them calls back into a run that still moves
+            self.cancel(self._records.record(child_id))
         with record.lock:
             if record.passing:
                 record.cancel_requested = True
@@ -361,7 +371,13 @@ class Runtime:
             if after(record.status, Event.CANCELED) is record.status:
                 return
             self._turn(record, Event.CANCELED, "run.canceled")
+            record.endings += 1
         self._records.settle(record)
+        self._children.ended(record)
+
+    def children(self, record: RunRecord) -> list[RunRecord]:
+        """The sub-workflows a run has started, in order."""
+        return [self._records.record(run_id) for run_id in tuple(record.children)]
 
     def close(self) -> None:
         """Stop moving. What was committed stands; what was in flight is made again by the next kernel."""

@@ -24,9 +24,9 @@ from loomnb.runtime.attempt import Attempt
 from loomnb.runtime.definition import END, Definition, Move
 from loomnb.runtime.failure import Failure, bug, tame
 from loomnb.runtime.host import Hosts
-from loomnb.runtime.lifecycle import Event, Status, after
+from loomnb.runtime.lifecycle import FINISHED, Event, Status, after
 from loomnb.runtime.performing import perform
-from loomnb.runtime.record import Due, Payload, RunRecord, due_json, row
+from loomnb.runtime.record import Due, Payload, RunRecord, WaitingFor, due_json, row
 from loomnb.runtime.records import Records
 
 if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
@@ -46,6 +46,18 @@ class _Next:
     payload: Payload | None = None
     raised: Exception | None = None
     refused: tuple[str, ...] = ()
+
+
+class _ChildFailed(LoomError):
+    code = "CHILD_FAILED"
+
+
+def _child_failure(move: Move, payload: Payload | None) -> Exception | None:
+    """A failed child is the failure of a callback transition that says what to do then; else its body looks for itself."""
+    envelope = payload.envelope if payload is not None else None
+    if envelope is None or envelope.status == "completed" or (move.error_place is None and move.retry_attempts <= 0):
+        return None
+    return _ChildFailed(envelope.error_message or f"the sub-workflow {envelope.status}")
 
 
 class Moves:
@@ -143,7 +155,7 @@ class Moves:
         attempt = Attempt(record, move, record.moves + 1)
         started = self._source.monotonic()
         record.attempt, record.attempt_started = attempt, started
-        raised: BaseException | None = what.raised
+        raised: BaseException | None = what.raised or _child_failure(move, payload)
         if raised is None:
             host = self._hosts.of(record)
             flush = host.loop.call_later(_FLUSH, self._flush_log, record, attempt)
@@ -181,8 +193,12 @@ class Moves:
         if record.status is Status.RUNNING and tries:
             record.has_error, record.failure = False, None  # the automatic retry succeeded
         record.shelf.keep()
-        documents = [row(record, "document.saved", e.to_json()) for e in attempt.saved]
-        return await self._onward(record, definition, body, "run.moved", [*logs, *documents], acks, attempt, (move.to, move.name))
+        rows = [*logs, *(row(record, "document.saved", e.to_json()) for e in attempt.saved)]
+        for child in attempt.children:
+            rows.append(row(child, "run.started", child.beginning()))
+            if child.callback is not None:
+                record.awaited[child.id] = child.callback["transition"]
+        return await self._onward(record, definition, body, "run.moved", rows, acks, attempt, (move.to, move.name))
 
     async def _onward(
         self,
@@ -197,28 +213,29 @@ class Moves:
     ) -> _Next | None:
         """Commit a move together with what it leads to: the next move, a rest with its questions, or the end."""
         saved = attempt.saved if attempt is not None else ()
+        children = attempt.children if attempt is not None else ()
         if record.place == END:
             rows.insert(0, row(record, kind, {**body, **self._set(record, Event.ENDED)}))
-            await self._commit(record, rows, acks, step=step, saved=saved, last=True)
+            await self._commit(record, rows, acks, step=step, saved=saved, children=children, last=True)
             return None
         following = await self._choose(record, definition, record.state)
         if following.move is not None:
             rows.insert(0, row(record, kind, {**body, **self._set(record, Event.MOVED)}))
-            await self._commit(record, rows, acks, step=step, saved=saved)
+            await self._commit(record, rows, acks, step=step, saved=saved, children=children)
             return following
         event, asks, ask_rows = self._rest(record, definition, following)
         standing = self._set(record, event)
-        if asks and event is Event.RESTED:
-            standing["waiting_for"] = "person"
+        if event is Event.RESTED:
+            standing["waiting_for"] = "person" if asks else "child"
         if record.failure is not None and event is Event.BROKE:
             standing["error"] = record.failure.to_json()
         rows.insert(0, row(record, kind, {**body, **standing}))
-        await self._commit(record, [*rows, *ask_rows], acks, step=step, saved=saved, asks=asks, last=True)
+        await self._commit(record, [*rows, *ask_rows], acks, step=step, saved=saved, asks=asks, children=children, last=True)
         return None
 
     def _rest(self, record: RunRecord, definition: Definition, following: _Next) -> tuple[Event, tuple[Ask, ...], list[Row]]:
         asks, rows = self.open_asks(record, definition)
-        if asks:
+        if asks or self._waits_for_child(record, definition):
             return Event.RESTED, asks, rows
         if not record.has_error:  # an error that led here says more than "stuck" would
             guards = ", ".join(following.refused)
@@ -237,17 +254,20 @@ class Moves:
         """A pass that finds nothing to do at its very beginning (a retry, a restore)."""
         event, asks, ask_rows = self._rest(record, definition, following)
         body = self._set(record, event)
-        body |= {"waiting_for": "person"} if event is Event.RESTED else {}
+        body |= {"waiting_for": "person" if asks else "child"} if event is Event.RESTED else {}
         if event is Event.BROKE and record.failure is not None:
             body = {**body, "move": record.moves + 1, "name": "", "from": record.place, "error": record.failure.to_json()}
         kind = "run.rested" if event is Event.RESTED else "run.broke"
         await self._commit(record, [row(record, kind, body), *ask_rows], acks, asks=asks, last=True)
 
     def open_asks(self, record: RunRecord, definition: Definition) -> tuple[tuple[Ask, ...], list[Row]]:
-        """An ask for each wait transition that leaves the place, and the rows that store them."""
-        asks = []
+        """An ask for each wait transition that leaves the place, and the rows that store them.
+
+        Not for those that wait for a child: they are answered by its end, and nobody has to see them.
+        """
+        asks: list[Ask] = []
         for move in definition.moves_from(record.place) or ():
-            if move.wait:
+            if move.wait and move.name not in record.awaited.values():
                 c = definition.ask(move, record.loaded_args)
                 asks.append(
                     Ask(
@@ -264,6 +284,10 @@ class Moves:
                     )
                 )
         return tuple(asks), [row(record, "ask.opened", {**a.to_json(), "place": record.place}) for a in asks]
+
+    @staticmethod
+    def _waits_for_child(record: RunRecord, definition: Definition) -> bool:
+        return any(m.wait and m.name in record.awaited.values() for m in definition.moves_from(record.place) or ())
 
     async def _failed(
         self,
@@ -328,9 +352,9 @@ class Moves:
         event = Event.MOVED
         if following.move is None:
             asks, ask_rows = self.open_asks(record, definition)
-            event = Event.RESTED if asks else Event.BROKE
+            event = Event.RESTED if asks or self._waits_for_child(record, definition) else Event.BROKE
         standing = self._set(record, event)
-        standing |= {"waiting_for": "person"} if event is Event.RESTED else {}
+        standing |= {"waiting_for": "person" if asks else "child"} if event is Event.RESTED else {}
         rows = [row(record, "run.broke", {**body, **standing, "error": error}), *logs, *ask_rows]
         await self._commit(record, rows, acks, step=step, asks=asks, last=following.move is None)
         return following if following.move is not None else None
@@ -379,22 +403,31 @@ class Moves:
         step: tuple[str, str] | None = None,
         saved: Sequence[Any] = (),
         asks: tuple[Ask, ...] = (),
+        children: Sequence[RunRecord] = (),
         last: bool = False,
     ) -> None:
         """Put one atomic batch. It is shown when acknowledged; a pipelined run waits for that only at its rests."""
         host = self._hosts.of(record)
         future: asyncio.Future[None] = host.loop.create_future()
-        view = record.snapshot(asks, "person" if asks and record.status is Status.WAITING else None)
+        waiting_for: WaitingFor | None = ("person" if asks else "child") if record.status is Status.WAITING else None
+        view = record.snapshot(asks, waiting_for)
+        ended = record.status in FINISHED
+        record.endings += ended
 
         def acknowledged(error: LoomError | None) -> None:
             if error is None:
+                for child in children:
+                    record.children.append(child.id)
+                    self._records.adopt(child)
                 if last:
                     record.scripting = bool(asks)  # nobody is told "no one can answer" before the script was asked
-                    self._stop_passing(record)
+                    self._stop_passing(record, ended)
                 record.publish(view, step, saved)
+                for child in children:
+                    self.go(child)
                 if last:
                     self._records.settle(record)
-                    if asks:
+                    if asks or ended or record.callbacks or record.cancel_again:
                         host.post(self._at_rest, record)
                 done_error = None
             else:
@@ -415,9 +448,10 @@ class Moves:
         acks.clear()
         await future
 
-    def _stop_passing(self, record: RunRecord) -> None:
+    def _stop_passing(self, record: RunRecord, ended: bool = True) -> None:
         with record.lock:
             record.passing = False
+            record.cancel_again = record.cancel_requested and not ended
             record.cancel_requested = False
 
     def _fall_back(self, record: RunRecord, exc: Exception) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from loomnb.errors import DefinitionError, LoomError, MoveTimedOut
 from loomnb.runtime.attempt import CURRENT, Attempt
-from loomnb.runtime.definition import Definition, Execution, RunContext
+from loomnb.runtime.definition import Definition, Envelope, Execution, RunContext
 from loomnb.runtime.failure import explain, tame
 from loomnb.runtime.host import Host, Workers
 from loomnb.runtime.record import Payload, RunRecord
@@ -41,9 +41,10 @@ async def perform(
     context = record.context.copy() if record.context is not None else contextvars.copy_context()
     context.run(CURRENT.set, attempt)
     data = payload.data if payload is not None else None
+    envelope = payload.envelope if payload is not None and payload.envelope is not None else Envelope(workflow_id=record.id)
 
     def call() -> Any:
-        return definition.perform(move, run_context, attempt.state, data, record.id)
+        return definition.perform(move, run_context, attempt.state, data, envelope)
 
     coroutine = _async_body(call) if move.is_async else _sync_body(call, workers)
     task = host.loop.create_task(coroutine, context=context)

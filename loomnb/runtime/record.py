@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from loomnb.asks import Ask
 from loomnb.documents import DocumentEntity, Shelf
 from loomnb.ids import Source
-from loomnb.jsonvalue import FrozenDict, apply, dumps, freeze, loads, thaw
-from loomnb.runtime.definition import START
+from loomnb.jsonvalue import FrozenDict, apply, dumps, freeze, loads
+from loomnb.names import notebook_name
+from loomnb.runtime.definition import START, Envelope
 from loomnb.runtime.failure import Failure
-from loomnb.runtime.lifecycle import Status
+from loomnb.runtime.lifecycle import FINISHED, Status
 
 if TYPE_CHECKING:
     import asyncio
@@ -57,6 +58,30 @@ class Payload:
     name: str
     data: Any
     source: str = ""
+    envelope: Envelope | None = None
+    """Of a child's callback; None when a person, code or a script answered."""
+    token: str = ""
+    """Which ending of which child it tells; each is taken once."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Its JSON."""
+        out: dict[str, Any] = {"name": self.name, "source": self.source, "payload": self.data}
+        if self.envelope is not None:
+            e = self.envelope
+            out["callback"] = {"token": self.token, "workflow_id": e.workflow_id, "status": e.status}
+            out["callback"] |= {"error_message": e.error_message} if e.error_message is not None else {}
+            out["callback"] |= {"meta": e.meta} if e.meta is not None else {}
+        return out
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Payload:
+        """The payload of its JSON."""
+        envelope, token = None, ""
+        if "callback" in data:
+            back = dict(data["callback"])
+            token = back.pop("token")
+            envelope = Envelope(**{**back, "meta": freeze(back.get("meta"))})
+        return Payload(data["name"], freeze(data.get("payload")), data.get("source", ""), envelope, token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +112,9 @@ class RunRecord:
     loop: str = "thread"
     user_id: str = "local"
     workspace_id: str = ""
+    parent_id: str | None = None
+    callback: Mapping[str, Any] | None = None
+    """`{"transition", "metadata"?}`: what its end resumes in its parent."""
 
     # working: only whoever holds `lock`, or the pass, writes these
     status: Status = Status.PENDING
@@ -100,6 +128,15 @@ class RunRecord:
     due: Due | None = None
     inbox: Payload | None = None
     shelf: Shelf = field(default_factory=Shelf)
+    endings: int = 0
+    """How often it has ended: completed, failed or canceled. A failed run can be retried and end again."""
+    children: list[str] = field(default_factory=list[str])
+    awaited: dict[str, str] = field(default_factory=dict[str, str])
+    """Children whose callback has not been taken yet → the wait transition it is for."""
+    taken: set[str] = field(default_factory=set[str])
+    """Tokens of the callbacks that were taken."""
+    callbacks: list[Payload] = field(default_factory=list[Payload])
+    """Callbacks that wait until a place can take them."""
 
     # seen by everybody
     view: RunView = field(default_factory=RunView)
@@ -123,6 +160,8 @@ class RunRecord:
     scripting: bool = False
     """Whether the script of answers has still to be asked about the open asks."""
     cancel_requested: bool = False
+    cancel_again: bool = False
+    """A cancel came while the last commit of a pass was in flight: it is made now, at the rest."""
     attempt: Attempt | None = None
     attempt_started: float = 0.0
     body: asyncio.Task[Any] | None = None
@@ -189,6 +228,24 @@ class RunRecord:
 
     # -- the journal ------------------------------------------------------------------------------
 
+    def beginning(self) -> dict[str, Any]:
+        """The body of its first row."""
+        body: dict[str, Any] = {"workflow": self.workflow, "title": self.title, "args": self.args, "step_limit": self.step_limit}
+        body |= {"origin": self.origin, "fingerprint": self.fingerprint}
+        body |= {"key": self.key} if self.key is not None else {}
+        body |= {"labels": list(self.labels)} if self.labels else {}
+        body |= {"durability": "pipelined"} if self.pipelined else {}
+        body |= {"notebook": notebook_name()} if notebook_name() else {}
+        body |= {"parent_id": self.parent_id} if self.parent_id is not None else {}
+        body |= {"callback": self.callback} if self.callback is not None else {}
+        return body | self.standing()
+
+    def take(self, payload: Payload) -> None:
+        """A callback was taken: not waited for any more, and never taken again."""
+        if payload.envelope is not None:
+            self.taken.add(payload.token)
+            self.awaited.pop(payload.envelope.workflow_id, None)
+
     def standing(self) -> dict[str, Any]:
         """What every status row says."""
         out: dict[str, Any] = {"place": self.place, "status": self.status.value}
@@ -220,7 +277,7 @@ class RunRecord:
                 asks.append(Ask.from_json(body, ts))
                 continue
             if kind == "run.answered":
-                self._note_answer(next((a for a in asks if a.id == body["ask"]), None), freeze(body.get("payload")))
+                self._note_answer(next((a for a in asks if a.id == body.get("ask")), None), freeze(body.get("payload")))
             asks, waiting_for = [], body.get("waiting_for")
             if kind == "run.started":
                 self._begin(body)
@@ -233,7 +290,8 @@ class RunRecord:
             elif kind == "run.broke":
                 self._break(body)
             elif kind == "run.answered":
-                self.inbox = Payload(body["name"], freeze(body.get("payload")), body.get("source", ""))
+                self.inbox = Payload.from_json(body)
+                self.take(self.inbox)
                 self.due = None
                 self.has_error, self.failure = False, None
             elif kind == "run.retried":
@@ -244,6 +302,7 @@ class RunRecord:
             if "result" in body:
                 self.result = freeze(body["result"])
             self.place, self.status = body["place"], Status(body["status"])
+            self.endings += self.status in FINISHED
             updated = ts
         self.state = freeze(state)
         self.shelf.keep()
@@ -256,6 +315,7 @@ class RunRecord:
         self.origin, self.fingerprint = body.get("origin", ""), body.get("fingerprint", "")
         self.step_limit = body.get("step_limit", 1000)
         self.pipelined = body.get("durability") == "pipelined"
+        self.parent_id, self.callback = body.get("parent_id"), freeze(body.get("callback"))
         self.path = [(body["place"], "")]
 
     def _break(self, body: dict[str, Any]) -> None:
@@ -265,11 +325,10 @@ class RunRecord:
         due = body.get("due")
         self.due = None
         if due is not None:
-            payload = due.get("payload")
             self.due = Due(
                 due["name"],
                 due["from"],
-                Payload(due["name"], freeze(payload["data"]), payload.get("source", "")) if payload else None,
+                Payload.from_json(due["payload"]) if "payload" in due else None,
                 datetime.fromisoformat(due["at"]) if "at" in due else None,
             )
         self.inbox = None
@@ -314,7 +373,7 @@ def due_json(due: Due) -> dict[str, Any]:
     """The JSON of a move to be tried again."""
     out: dict[str, Any] = {"name": due.name, "from": due.from_}
     if due.payload is not None:
-        out["payload"] = {"data": thaw(due.payload.data), "source": due.payload.source}
+        out["payload"] = due.payload.to_json()
     if due.at is not None:
         out["at"] = due.at.isoformat()
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from loomnb.errors import Conflict, LoomError, NotFound
@@ -32,6 +33,8 @@ class Records:
         self._live: dict[str, RunRecord] = {}
         self.keys: dict[tuple[str, str], str] = {}
         self.guard = threading.RLock()
+        self.on_load: Callable[[RunRecord], None] = lambda _: None
+        """Called for a run that was read from the store when somebody asked for it."""
         self.store_id: str = database.read("select id from store")[0][0]
 
     def of_key(self, definition: Definition, key: str, stored: Any) -> RunRecord | None:
@@ -62,6 +65,7 @@ class Records:
             if record is None:
                 record = self.load(run_id)
                 self.adopt(record)
+                self.on_load(record)
             return record
 
     def live(self) -> list[RunRecord]:

@@ -192,7 +192,9 @@ def parameters(sql: str) -> list[str]:
         raise _translated(exc) from exc
 
 
-_LOOKS = re.compile(r"\s*pragma\s+(table_info|show_tables|show_tables_expanded|show|database_list|database_size|storage_info|version)\b", re.I)
+_LOOKS = re.compile(
+    r"\s*pragma\s+(table_info|show_tables|show_tables_expanded|show|database_list|database_size|storage_info|version)\b", re.I
+)
 """Pragmas that only look. The others set something, for every connection of this store."""
 
 

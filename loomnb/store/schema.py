@@ -60,6 +60,7 @@ _VIEWS = {
                coalesce((last.body->>'has_error')::boolean, false) as has_error,
                last.body->>'$.error.code' as error_code, last.body->>'$.error.message' as error_message,
                first.body->'args' as args, last.result, first.body->>'key' as key,
+               first.body->>'parent_id' as parent_id,
                coalesce((first.body->'labels')::varchar[], []) as labels, first.body->>'notebook' as notebook,
                first.ts as started_at, last.ts as updated_at, last.seq
         from first join last using (run_id) order by first.number""",

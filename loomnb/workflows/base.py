@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NotRequired, TypedDict, TypeVar
 
 from loomnb.documents import DocumentStore
-from loomnb.runtime import current_attempt
+from loomnb.errors import DefinitionError
+from loomnb.runtime import Show, current_attempt
 
-__all__ = ["BaseWorkflow"]
+__all__ = ["DEFINITION", "BaseWorkflow", "Callback", "QueueResult", "RunOptions"]
 
 TArgs = TypeVar("TArgs")
+
+
+DEFINITION = "__loom_workflow__"
+"""Where `@loom.workflow` puts the definition of a class."""
+
+
+class Callback(TypedDict):
+    """Which wait transition of the parent a sub-workflow's end resumes, and what it is told along with it."""
+
+    transition: str
+    metadata: NotRequired[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Options of starting a sub-workflow; see `BaseWorkflow.run`."""
+
+    callback: Callback | Mapping[str, Any] | None = None
+    show: Show = "inline"
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueResult:
+    """A started sub-workflow's id. Awaiting it gives itself."""
+
+    workflow_id: str
+
+    def __await__(self) -> Generator[None, None, QueueResult]:
+        return self
+        yield  # a generator that returns at once
 
 
 class BaseWorkflow(Generic[TArgs]):
@@ -25,6 +58,41 @@ class BaseWorkflow(Generic[TArgs]):
     def document_store(self) -> DocumentStore:
         """The documents of the run at work."""
         return _DOCUMENTS
+
+    def run(
+        self,
+        input: Any = None,  # noqa: A002  # the seed's word
+        options: RunOptions | None = None,
+        *,
+        callback: Callback | Mapping[str, Any] | None = None,
+        show: Show = "inline",
+        label: str | None = None,
+    ) -> QueueResult:
+        """Start this workflow as a sub-workflow of the run at work: `Child().run(input, callback={"transition": "child_done"})`.
+
+        It starts with the commit of the transition that calls this, or not at all. Returns at once; awaiting the result is
+        allowed. When the child has completed, failed or was canceled, `callback["transition"]`, a wait transition of the
+        parent, is resumed with its result as `input.data` and `callback["metadata"]` as `input.meta`. Without a callback the
+        parent never hears of it.
+
+        Args:
+            input: its arguments, judged now; copied.
+            options: the keyword options in one object.
+            callback: `{"transition": name, "metadata"?: JSON}`.
+            show: in the parent's panel: `inline`, as a `link`, or `hidden`.
+            label: what people read; default: its title.
+
+        Raises:
+            ArgsInvalid: the arguments do not fit.
+            Refused: no transition is at work, or the callback names no wait transition of the parent.
+            DefinitionError: the class was not decorated.
+        """
+        o = options or RunOptions(callback=callback, show=show, label=label)
+        definition = vars(type(self)).get(DEFINITION)
+        if definition is None:
+            raise DefinitionError(f"{type(self).__qualname__} is no workflow.", advice="Decorate the class with @loom.workflow.")
+        child = current_attempt().start_child(definition, input, callback=o.callback, show=o.show, label=o.label)
+        return QueueResult(workflow_id=child)
 
     def assign_state(self, partial: Mapping[str, Any] | None = None, /, **values: Any) -> None:
         """Merge keys into the state, shallowly.

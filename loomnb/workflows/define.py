@@ -8,13 +8,12 @@ from typing import Any, TypeVar, overload
 from loomnb.errors import DefinitionError, NotFound
 from loomnb.names import notebook_name, snake_case
 from loomnb.runtime import REGISTRY, Definition
-from loomnb.workflows.base import BaseWorkflow
+from loomnb.workflows.base import DEFINITION, BaseWorkflow
 from loomnb.workflows.table import WorkflowDefinition, compile_workflow
 
 __all__ = ["definition_of", "workflow"]
 
 W = TypeVar("W", bound=BaseWorkflow[Any])
-_DEFINITION = "__loom_workflow__"
 
 
 @overload
@@ -70,7 +69,7 @@ def workflow(
             origin=(notebook_name() or module) if module == "__main__" else module,
         )
         REGISTRY.add(definition, module, cls.__qualname__)
-        setattr(cls, _DEFINITION, definition)
+        setattr(cls, DEFINITION, definition)
         return cls
 
     return define(cls) if cls is not None else define
@@ -85,7 +84,7 @@ def definition_of(workflow: type[BaseWorkflow[Any]] | str) -> Definition:
     """
     if isinstance(workflow, str):
         return REGISTRY.need(workflow)
-    definition = vars(workflow).get(_DEFINITION) if isinstance(workflow, type) else None
+    definition = vars(workflow).get(DEFINITION) if isinstance(workflow, type) else None
     if not isinstance(definition, WorkflowDefinition):
         raise DefinitionError(
             f"{getattr(workflow, '__qualname__', workflow)!r} is no workflow.", advice="Decorate the class with @loom.workflow."

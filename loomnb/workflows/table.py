@@ -15,9 +15,9 @@ from pydantic import BaseModel, ValidationError
 
 from loomnb.asks import Form, Schema, form_of, invalid
 from loomnb.errors import ArgsInvalid, DefinitionError, SchemaValidationError, fields_from_pydantic
-from loomnb.jsonvalue import dumps, freeze
+from loomnb.jsonvalue import dumps, freeze, thaw
 from loomnb.names import humanised
-from loomnb.runtime import END, START, AskContent, Move, RunContext, TransitionInput, default_timeout
+from loomnb.runtime import END, START, AskContent, Envelope, Move, RunContext, TransitionInput, default_timeout
 from loomnb.workflows.base import BaseWorkflow
 from loomnb.workflows.decorators import GUARD, TRANSITIONS, TransitionOptions
 
@@ -57,6 +57,10 @@ class WorkflowDefinition:
     def moves_from(self, place: str) -> Sequence[Move] | None:
         """What leaves a place, best first."""
         return () if place == END else self.by_place.get(place)
+
+    def has_wait(self, name: str) -> bool:
+        """Whether a wait transition of this name exists."""
+        return any(t.move.wait and t.move.name == name for t in self.transitions.values())
 
     def parse_args(self, raw: Any) -> tuple[Any, Any]:
         """The args to store and those for `ctx.args`; nothing given counts as `{}`."""
@@ -112,15 +116,34 @@ class WorkflowDefinition:
                 raise invalid(exc, form_of(schema), f"The answer to {move.name!r}") from exc
         return stored
 
-    def perform(self, move: Move, context: RunContext[Any], state: Any, payload: Any, run_id: str) -> Any:
+    def perform(self, move: Move, context: RunContext[Any], state: Any, payload: Any, envelope: Envelope) -> Any:
         """Call the method with as many of its arguments as it takes."""
         t = self.transitions[move.name, move.from_]
         arguments: list[Any] = [state]
         if move.wait:
-            data = t.schema.parse(payload) if t.schema is not None else payload
-            arguments.append(TransitionInput(workflow_id=run_id, data=data))
+            failed = envelope.status != "completed"  # a child that failed often has no data: its schema would only hide that
+            data = payload if failed or t.schema is None else _parsed(t.schema, payload, move.name)
+            arguments.append(
+                TransitionInput(
+                    workflow_id=envelope.workflow_id,
+                    status=envelope.status,
+                    has_error=failed,
+                    error_message=envelope.error_message,
+                    data=data,
+                    meta=thaw(envelope.meta),
+                )
+            )
         arguments.append(context)
         return t.method(*arguments[: t.parameters])
+
+
+def _parsed(schema: Schema, payload: Any, name: str) -> Any:
+    try:
+        return schema.parse(payload)
+    except ValidationError as exc:  # only a child's result can get here: answers were judged before
+        raise ArgsInvalid(
+            f"The result of the sub-workflow does not fit the schema of {name!r}.", fields_from_pydantic(exc)
+        ) from exc
 
 
 def _explicit_title(schema: Schema | None, form: Form | None) -> str:

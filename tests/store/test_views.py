@@ -17,7 +17,8 @@ COLUMNS = {
     "store": ["id", "created_at"],
     "runs": [
         *("run_id", "number", "workflow", "title", "status", "waiting_for", "place", "moves", "has_error", "error_code"),
-        *("error_message", "args", "result", "key", "labels", "notebook", "started_at", "updated_at", "seq"),
+        *("error_message", "args", "result", "key",
+        "parent_id", "labels", "notebook", "started_at", "updated_at", "seq"),
     ],
     "moves": [
         *(
