@@ -26,6 +26,7 @@ __all__ = [
     "path_tail",
     "story_bundle",
     "story_plain",
+    "value_html",
 ]
 
 STATUS_TEXT: Mapping[str, str] = {
@@ -121,7 +122,9 @@ def document_html(entity: DocumentEntity) -> str:
 def value_html(value: Any) -> str:
     """A JSON value as safe HTML."""
     if isinstance(value, Mapping) and value:
-        rows = "".join(f'<dt style="{_CELL}">{escape(humanised(k))}</dt><dd style="{_CELL}">{value_html(v)}</dd>' for k, v in value.items())
+        rows = "".join(
+            f'<dt style="{_CELL}">{escape(humanised(k))}</dt><dd style="{_CELL}">{value_html(v)}</dd>' for k, v in value.items()
+        )
         return f'<dl style="{_GRID}">{rows}</dl>'
     if isinstance(value, list) and value and all(not isinstance(v, (Mapping, list)) for v in value):
         return "<ul>" + "".join(f"<li>{value_html(v)}</li>" for v in value) + "</ul>"

@@ -20,7 +20,16 @@ from IPython.display import DisplayHandle, display
 
 from loomnb.asks import Ask
 from loomnb.errors import LoomError
-from loomnb.present import STATUS_TEXT, answer_html, document_html, document_kind, markdown_html, path_tail, story_bundle
+from loomnb.present import (
+    STATUS_TEXT,
+    answer_html,
+    document_html,
+    document_kind,
+    markdown_html,
+    path_tail,
+    story_bundle,
+    value_html,
+)
 from loomnb.ready import ASK
 from loomnb.runtime import FINISHED, Run, RunRecord, Status
 from loomnb_widgets.bridge import Lane, kernel_version
@@ -30,6 +39,7 @@ __all__ = ["Panel", "ask_view"]
 _STATIC = Path(__file__).parent / "static"
 _PUSH_EVERY = 0.1  # seconds: an envelope is 600 bytes, so tokens are batched
 _LOG_SHOWN = 200_000
+_RESULT_SHOWN = 20_000  # it travels with the head, which is to stay small
 HELLO_WITHIN = 3.0
 """Seconds within which a front end that knows anywidget says hello."""
 
@@ -178,6 +188,7 @@ class Panel(anywidget.AnyWidget):
                 "advice": failure.advice,
                 "frames": failure.frames,
             },
+            "result_html": "" if asked or view.status is not Status.COMPLETED else _result(view.result),
             "can_cancel": view.status not in FINISHED,
             "can_retry": view.status in (Status.FAILED, Status.RETRYING)
             or (view.status is Status.INTERRUPTED and not record.advice)
@@ -263,6 +274,13 @@ def _without_seconds(head: Mapping[str, Any]) -> dict[str, Any]:
     """A head to compare: the seconds of its progress count up in the view by themselves."""
     progress = head.get("progress")
     return {**head, "progress": progress and progress["text"]}
+
+
+def _result(value: Any) -> str:
+    if value is None:
+        return ""
+    shown = value_html(value)
+    return shown if len(shown) <= _RESULT_SHOWN else "<p>too long to show here: see <code>run.result</code></p>"
 
 
 def _status_text(record: RunRecord) -> str:

@@ -63,12 +63,13 @@ function render({ model, el, signal }) {
   const docs = docsPiece();
   const asksNode = h("div", { class: "loom-asks" });
   const progress = progressPiece(ctx);
+  const result = resultPiece();
   const error = errorPiece();
   const log = logPiece();
   const actions = actionsPiece(ctx);
   const voice = h("div", { class: "loom-hidden", role: "status", "aria-live": "polite" });
   const root = h("section", { class: "loom-panel", "data-live": "connecting", tabindex: -1 },
-    header.node, warn, notice, path.node, docs.node, asksNode, progress.node, error.node, log.node, actions.node, voice);
+    header.node, warn, notice, path.node, docs.node, asksNode, progress.node, result.node, error.node, log.node, actions.node, voice);
   const pulse = heartbeat({
     hello: () => ctx.send({ type: "hello", have: { stamp, log: log.end(), head: headRev } }),
     pace: () => (ENDED.has(head.status) ? HELLO_ENDED_MS : HELLO_MS),
@@ -104,6 +105,7 @@ function render({ model, el, signal }) {
     path.update(head.path ?? [], head.path_more ?? 0);
     const fresh = syncAsks(head.asks ?? []);
     progress.update(head.progress ?? null);
+    result.update(head.result_html ?? "");
     error.update(head.error ?? null);
     log.status(head.status);
     actions.update(head, true);
@@ -361,6 +363,20 @@ function progressPiece(ctx) {
         bar.classList.toggle("loom-endless", part === null);
       }
       schedule();
+    },
+  };
+}
+
+function resultPiece() {
+  const node = h("div", { class: "loom-result", hidden: true });
+  let drawn = "";
+  return {
+    node,
+    update(html) {
+      if (html === drawn) return;
+      drawn = html;
+      node.hidden = !html;
+      node.replaceChildren(...(html ? [h("div", { class: "loom-doc-by" }, "Result"), sanitised(html)] : []));
     },
   };
 }
