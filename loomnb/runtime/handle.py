@@ -365,8 +365,9 @@ class Run:
         import nest_asyncio  # patches the loop: only here, where there is no other way
 
         nest_asyncio.apply()
-        coroutine = self._ended_or_person()
-        asyncio.get_running_loop().run_until_complete(asyncio.wait_for(coroutine, timeout))
+        loop = asyncio.get_running_loop()
+        with _nothing_lost(loop):
+            loop.run_until_complete(asyncio.wait_for(self._ended_or_person(), timeout))
         return self._outcome()
 
     async def _ended_or_person(self) -> None:
@@ -520,3 +521,30 @@ class Run:
     def _ipython_display_(self) -> None:
         if not self._face().show(self):
             raise NotImplementedError  # IPython then takes the static forms
+
+
+@contextlib.contextmanager
+def _nothing_lost(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """While a loop runs nested, put off callbacks whose context is entered further up the stack, until it is left.
+
+    ipykernel 7 handles every message of the main shell in one and the same context, and the plain cell that waits here has
+    entered it: the message of the next cell would fail with "cannot enter context", and that cell would never run.
+    """
+    put_off: list[asyncio.Handle] = []
+    before = loop.get_exception_handler()
+
+    def handler(loop: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
+        if "handle" in told and "cannot enter context" in str(told.get("exception")):
+            put_off.append(told["handle"])
+        elif before is not None:
+            before(loop, told)
+        else:
+            loop.default_exception_handler(told)
+
+    loop.set_exception_handler(handler)
+    try:
+        yield
+    finally:
+        loop.set_exception_handler(before)
+        for handle in put_off:
+            loop.call_soon(handle._run)
