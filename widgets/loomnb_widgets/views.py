@@ -1,0 +1,145 @@
+"""What the view draws, as JSON: a run's head, its asks, its documents. Every *_html and html is sanitised here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loomnb.asks import Ask
+from loomnb.errors import LoomError
+from loomnb.present import STATUS_TEXT, answer_html, document_html, document_kind, markdown_html, path_tail, value_html
+from loomnb.ready import ASK
+from loomnb.runtime import FINISHED, RunRecord, Status
+
+__all__ = ["answer_view", "ask_view", "document_view", "head_view", "refusal", "status_text"]
+
+_RESULT_SHOWN = 20_000  # it travels with the head, which is to stay small
+
+
+def head_view(record: RunRecord) -> dict[str, Any]:
+    """Where a run stands, as the view draws it; small, and without documents."""
+    view = record.view
+    asked = record.workflow == ASK.name  # a question of a cell goes nowhere: no place, no path
+    more, tail = path_tail(() if asked else tuple(record.path))
+    failure = view.failure if view.has_error else None
+    return {
+        "title": record.title,
+        "workflow": record.workflow,
+        "run_id": record.id,
+        "status": view.status.value,
+        "status_text": status_text(record),
+        "place": "" if asked else view.place,
+        "path": [{"place": place, "name": name} for place, name in tail],
+        "path_more": more,
+        "asks": [ask_view(ask, record.advice) for ask in view.asks],
+        "progress": _progress(record),
+        "error": failure
+        and {
+            "title": failure.type or failure.code,
+            "message": failure.message,
+            "advice": failure.advice,
+            "frames": failure.frames,
+        },
+        "result_html": "" if asked or view.status is not Status.COMPLETED else _result(view.result),
+        "can_cancel": view.status not in FINISHED,
+        "can_retry": view.status in (Status.FAILED, Status.RETRYING)
+        or (view.status is Status.INTERRUPTED and not record.advice)
+        or (view.status is Status.WAITING and view.has_error),
+        "retry_text": "Retry now" if view.status is Status.RETRYING else "Retry",
+        "notice": record.advice if view.status not in FINISHED else "",
+    }
+
+
+def _progress(record: RunRecord) -> dict[str, Any] | None:
+    attempt = record.attempt
+    seconds = record.source.monotonic() - record.attempt_started
+    if attempt is None or seconds < 1:
+        return None
+    return {"text": attempt.move.name.replace("_", " "), "since": round(seconds, 1), "fraction": None}
+
+
+def _result(value: Any) -> str:
+    if value is None:
+        return ""
+    shown = value_html(value)
+    return shown if len(shown) <= _RESULT_SHOWN else "<p>too long to show here: see <code>run.result</code></p>"
+
+
+def status_text(record: RunRecord) -> str:
+    """A run's status for people."""
+    view = record.view
+    if view.status is Status.WAITING and view.waiting_for == "child":
+        return "waiting for a sub-workflow"
+    return STATUS_TEXT[view.status]
+
+
+def ask_view(ask: Ask, disabled: str) -> dict[str, Any]:
+    """An ask as the view draws it; every *_html is sanitised here."""
+    out: dict[str, Any] = {
+        "id": ask.id,
+        "kind": ask.kind,
+        "label": ask.label,
+        "description_html": _html(ask.description or (ask.form.description if ask.form else "")),
+        "enabled": not disabled,
+        "disabled_reason": disabled,
+        "submit": "Submit",
+        "context_html": _html(ask.context),
+        "fields": [],
+        "questions": [],
+    }
+    for field in ask.form.fields if ask.form else []:
+        out["fields"].append(
+            {
+                **field.model_dump(mode="json", exclude={"help"}),
+                "help_html": _html(field.help),
+            }
+        )
+    for question in ask.questions:
+        out["questions"].append(
+            {
+                "id": question.id,
+                "question": question.question,
+                "description_html": _html(question.description),
+                "skippable": question.is_skippable,
+                "options": [{"id": o.id, "label": o.label, "description_html": _html(o.description)} for o in question.options],
+            }
+        )
+    return out
+
+
+def _html(text: str) -> str:
+    return markdown_html(text) if text else ""
+
+
+def document_view(entity: Any, stamp: int) -> dict[str, Any]:
+    """A document as the view draws it; its html is sanitised here."""
+    kind = document_kind(entity)
+    return {
+        "index": entity.index,
+        "stamp": stamp,
+        "name": entity.document_name,
+        "kind": kind,
+        "title": entity.title or (entity.document_name.replace("_", " ").capitalize() if kind == "json" else ""),
+        "role": entity.content.get("role", "") if kind == "message" else "",
+        "html": document_html(entity),
+    }
+
+
+def answer_view(number: int, answered: tuple[int, int, Ask, Any]) -> dict[str, Any]:
+    """An answered question as the view draws it: among the documents, between the two it came between."""
+    stamp, before, ask, payload = answered
+    return {
+        "index": before - 1 + (number + 1) / 1_000_000,
+        "stamp": stamp,
+        "name": "answer",
+        "kind": "answer",
+        "title": ask.label,
+        "role": "",
+        "html": answer_html(ask, payload) or "<p>✓</p>",
+    }
+
+
+def refusal(exc: Exception) -> dict[str, Any]:
+    """An error as a form shows it."""
+    if isinstance(exc, LoomError):
+        return {"message": exc.message, "advice": exc.advice, "fields": dict(getattr(exc, "fields", {}))}
+    return {"message": f"{type(exc).__name__}: {exc}", "advice": "", "fields": {}}
