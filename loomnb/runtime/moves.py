@@ -139,8 +139,8 @@ class Moves:
                 verdict = move.guard(state)
                 if inspect.isawaitable(verdict):
                     verdict = await verdict
-            except Exception as exc:  # a guard's error is a failure of its transition
-                return _Next(move, raised=exc)
+            except (Exception, SystemExit, KeyboardInterrupt) as exc:  # a guard's error is a failure of its transition
+                return _Next(move, raised=tame(exc))
             if verdict:
                 return _Next(move)
             refused.append(move.guard_name)

@@ -94,13 +94,16 @@ async def perform(
 
 
 async def _async_body(call: Callable[[], Any]) -> Any:
-    value = call()
-    return await value if inspect.isawaitable(value) else value
+    try:
+        value = call()
+        return await value if inspect.isawaitable(value) else value
+    except (SystemExit, KeyboardInterrupt) as exc:  # these two would pass through the task and end the loop of every run
+        raise tame(exc) from exc
 
 
 async def _sync_body(call: Callable[[], Any], workers: Workers) -> Any:
     value = await asyncio.wrap_future(workers.submit(call))
-    return await value if inspect.isawaitable(value) else value
+    return await _async_body(lambda: value)
 
 
 def stop_body(record: RunRecord) -> None:
