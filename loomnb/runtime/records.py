@@ -22,6 +22,10 @@ if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
 __all__ = ["Records"]
 
 
+def _is_over(record: RunRecord) -> bool:
+    return record.view.status in FINISHED and not record.view.asks
+
+
 class Records:
     """Records by id; each exists once, so that everybody sees the same run."""
 
@@ -66,19 +70,20 @@ class Records:
                 record = self.load(run_id)
                 self.adopt(record)
                 self.on_load(record)
+                self.settle(record)
             return record
 
     def live(self) -> list[RunRecord]:
         """Runs that are not finished, oldest first, and failed ones that a person can still answer."""
         with self.guard:
-            return list(self._live.values())
+            return [r for r in self._live.values() if not _is_over(r)]
 
     def adopt(self, record: RunRecord) -> None:
         self._records[record.id] = record
         self._live[record.id] = record  # held as long as something can happen to it; see settle
 
     def settle(self, record: RunRecord) -> None:
-        if record.view.status in FINISHED and not record.view.asks:
+        if _is_over(record):
             with self.guard:
                 self._live.pop(record.id, None)
 
