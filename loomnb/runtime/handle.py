@@ -239,7 +239,7 @@ class Run:
 
     # -- acting -----------------------------------------------------------------------------------
 
-    def answer(self, name_or_id: Any, payload: Any = MISSING, *, source: str = "code") -> None:
+    def answer(self, name_or_id: Any = MISSING, payload: Any = MISSING, *, source: str = "code") -> None:
         """Answer an open ask: `run.answer("approve", {"ok": True})`, or `run.answer({"ok": True})` while only one is open.
 
         Returns once the answer is committed, not when the run has moved.
@@ -254,7 +254,10 @@ class Run:
             AnswerInvalid: it does not fit; `.fields` says where. The ask stays open.
             AnswerRefused: no such ask is open, a guard refuses, or the run cannot take it.
         """
-        if payload is not MISSING:
+        if name_or_id is MISSING:
+            if len(self._view.asks) == 1:
+                name_or_id = self._view.asks[0].id
+        elif payload is not MISSING:
             names = {a.name for a in self._view.asks} | {a.id for a in self._view.asks}
             if name_or_id not in names:
                 raise self.runtime.refusal(self.record, str(name_or_id))
