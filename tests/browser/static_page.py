@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from loomnb_widgets.assets import panel_module, panel_sheet
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parents[2] / "widgets" / "loomnb_widgets" / "static"
 ORIGIN = "http://static.test"
+PUT_TOGETHER = {"panel.js": panel_module, "panel.css": panel_sheet}  # what the notebook gets, not its parts
+TYPES = {".js": "text/javascript", ".css": "text/css"}
 
 # What anywidget gives a module: get, on, off, send. Everything sent is kept; `listeners` shows what is left behind.
 PAGE = """<!doctype html><meta charset="utf-8"><title>static page</title>
@@ -70,6 +74,8 @@ class Stage:
         name = url.removeprefix(ORIGIN).strip("/")
         if name == "":
             route.fulfill(body=PAGE, content_type="text/html")
+        elif url.startswith(ORIGIN) and name in PUT_TOGETHER:
+            route.fulfill(body=PUT_TOGETHER[name](), content_type=TYPES[Path(name).suffix])
         elif url.startswith(ORIGIN) and (STATIC / name).is_file():
             route.fulfill(path=STATIC / name)
         else:

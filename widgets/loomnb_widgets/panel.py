@@ -10,7 +10,6 @@ import contextvars
 import time
 import uuid
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -19,12 +18,12 @@ from IPython.display import DisplayHandle, display
 
 from loomnb.present import story_bundle
 from loomnb.runtime import Run, RunRecord, Status
+from loomnb_widgets.assets import panel_module, panel_sheet
 from loomnb_widgets.bridge import Lane, kernel_version
 from loomnb_widgets.feed import Feed
 
 __all__ = ["HELLO_WITHIN", "Panel"]
 
-_STATIC = Path(__file__).parent / "static"
 HELLO_WITHIN = 3.0
 """Seconds within which a front end that knows anywidget says hello."""
 
@@ -32,8 +31,8 @@ HELLO_WITHIN = 3.0
 class Panel(anywidget.AnyWidget):
     """A run's panel. Every display of the run is a view of it."""
 
-    _esm = _STATIC / "panel.js"
-    _css = _STATIC / "panel.css"
+    _esm = panel_module()
+    _css = panel_sheet()
     head = traitlets.Dict().tag(sync=True)
 
     def __init__(self, run: Run, record: RunRecord, lane: Lane, runtime: Any) -> None:
@@ -120,7 +119,7 @@ class Panel(anywidget.AnyWidget):
         """No view said hello: this front end does not know anywidget. Show the same in core widgets."""
         if self.seen or self.fallback is not None or not self._handles:
             return
-        from loomnb_widgets.forms import CoreForm  # only front ends without anywidget need it
+        from loomnb_widgets.forms import CoreForm  # noqa: PLC0415  # only front ends without anywidget need it
 
         handle, context = self._handles[-1]
 

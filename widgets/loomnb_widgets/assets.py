@@ -1,0 +1,36 @@
+"""The scripts and styles of our widgets, as anywidget takes them: one module, one sheet.
+
+anywidget loads a module from a blob, where a relative import has no base. So the panel's modules, which import one another by
+name, are put together here: in order, without their `import` and `export` lines. Their top-level names must differ, and a test
+sees to it; that is the whole bundler.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+__all__ = ["PANEL_MODULES", "PANEL_SHEETS", "joined", "panel_module", "panel_sheet"]
+
+_STATIC = Path(__file__).parent / "static"
+PANEL_MODULES = ("base.js", "forms.js", "panel.js")
+"""Each imports only from those before it."""
+PANEL_SHEETS = ("panel.css",)
+
+_IMPORT = re.compile(r"^import \{[^}]*\} from \"\./[\w-]+\.js\";\n", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?!default\b)", re.MULTILINE)
+
+
+def joined(sources: list[str]) -> str:
+    """One module of several."""
+    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", source)) for source in sources)
+
+
+def panel_module() -> str:
+    """The panel's script."""
+    return joined([(_STATIC / name).read_text(encoding="utf-8") for name in PANEL_MODULES])
+
+
+def panel_sheet() -> str:
+    """The panel's style."""
+    return "\n".join((_STATIC / name).read_text(encoding="utf-8") for name in PANEL_SHEETS)
