@@ -23,12 +23,12 @@ from loomnb.errors import NotJson, ReadOnly
 
 __all__ = ["FrozenDict", "FrozenList", "Json", "apply", "changes", "dumps", "freeze", "loads", "thaw"]
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 _ADVICE = "State is read-only in a body: write it with self.assign_state(...) or self.set_state(...)."
 
 
-def _refuse(self: object, *_: object, **__: object) -> NoReturn:
+def _refuse(*_: object, **__: object) -> NoReturn:
     raise ReadOnly("This value cannot be changed in place.", advice=_ADVICE)
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
 # Before atexit.register below: DuckDB registers an exit hook of its own on import, which interrupts every connection; exit
 # hooks run last in, first out, so ours has to come after it to close in order.
@@ -74,23 +74,28 @@ class NotebookFace(Face, Protocol):
         ...
 
 
-_face: NotebookFace | None = None
-_face_looked_for = False
+class _Process:
+    """What this process holds: its face, its open stores and the default one."""
+
+    face: NotebookFace | None = None
+    looked_for_face = False
+    stores: ClassVar[dict[str, Loom]] = {}
+    default: Loom | None = None
+    guard: ClassVar[threading.RLock] = threading.RLock()
 
 
 def notebook_face() -> NotebookFace | None:
     """The face, where IPython runs in this process and one is installed."""
-    global _face, _face_looked_for
     ipython = sys.modules.get("IPython")
-    if _face_looked_for or ipython is None or ipython.get_ipython() is None:
-        return _face
-    _face_looked_for = True
-    from importlib.metadata import entry_points  # only where there is a notebook
+    if _Process.looked_for_face or ipython is None or ipython.get_ipython() is None:
+        return _Process.face
+    _Process.looked_for_face = True
+    from importlib.metadata import entry_points  # noqa: PLC0415  # only where there is a notebook
 
     for point in entry_points(group="loomnb.face"):
-        _face = cast("NotebookFace", point.load())
+        _Process.face = cast("NotebookFace", point.load())
         break
-    return _face
+    return _Process.face
 
 
 def _current_face() -> Face:
@@ -171,7 +176,7 @@ class Pending(Sequence[PendingAsk]):
     def _ipython_display_(self) -> None:
         face = notebook_face()
         if not self._asks or face is None or not face.show_pending(self):
-            print(repr(self))
+            print(repr(self))  # noqa: T201  # where nothing can be drawn, its text
 
 
 class Loom:
@@ -212,7 +217,7 @@ class Loom:
     def __repr__(self) -> str:
         return f"<Loom {self.path}>"
 
-    def __enter__(self) -> Loom:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -411,13 +416,12 @@ class Loom:
 
     def close(self) -> None:
         """Finish what was accepted and release the file. Runs in progress are made again by the next kernel."""
-        global _default
-        with _GUARD:
+        with _Process.guard:
             self.runtime.close()
             self._database.close()
-            _open.pop(self.path, None)
-            if _default is self:
-                _default = next(reversed(_open.values()), None) if _open else None
+            _Process.stores.pop(self.path, None)
+            if _Process.default is self:
+                _Process.default = next(reversed(_Process.stores.values()), None) if _Process.stores else None
 
 
 def _check_durability(durability: str) -> None:
@@ -446,9 +450,9 @@ def _answers_file() -> Script | None:
 
 def _caller_names(frame: Any) -> Iterator[Mapping[str, Any]]:
     """The variables of whoever called, nearest first, past our own frames."""
-    package = os.path.dirname(os.path.abspath(__file__))
+    package = str(Path(__file__).resolve().parent)
     while frame is not None:
-        if not os.path.abspath(frame.f_code.co_filename).startswith(package):
+        if not frame.f_code.co_filename.startswith(package):
             yield frame.f_locals
             yield frame.f_globals
             return
@@ -474,7 +478,7 @@ def _interruptible(work: Callable[[], Any], interrupt: Callable[[], None]) -> An
     def call() -> None:
         try:
             outcome.append(work())
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: BLE001  # raised again on the thread that waits
             outcome.append(exc)
         finally:
             done.set()
@@ -495,10 +499,6 @@ def _interruptible(work: Callable[[], Any], interrupt: Callable[[], None]) -> An
 
 # -- the default session ---------------------------------------------------------------------------
 
-_GUARD = threading.RLock()
-_open: dict[str, Loom] = {}
-_default: Loom | None = None
-
 
 def open_store(path: str | os.PathLike[str] | None = None, *, durability: Durability = "sync", source: Source = SYSTEM) -> Loom:
     """Open a store and make it the default. The same path again gives the same one; others stay open.
@@ -513,31 +513,30 @@ def open_store(path: str | os.PathLike[str] | None = None, *, durability: Durabi
         StoreDamaged: it cannot be read.
         Conflict: it is open here with another durability.
     """
-    global _default
     name = os.fspath(path) if path is not None else os.environ.get("LOOMNB_STORE") or DEFAULT_PATH
     resolved = name if name == MEMORY else str(Path(name).resolve())
-    with _GUARD:
-        found = _open.get(resolved)
+    with _Process.guard:
+        found = _Process.stores.get(resolved)
         if found is None:
             found = Loom(resolved, durability=durability, source=source)
-            _open[resolved] = found
+            _Process.stores[resolved] = found
         elif found.runtime.pipelined != (durability == "pipelined") and durability != "sync":
             raise Conflict(f"{resolved} is open with another durability.", advice="loom.close() first, then open it again.")
-        _default = found
+        _Process.default = found
         return found
 
 
 def default() -> Loom:
     """The default store, opened on first use."""
-    with _GUARD:
-        return _default if _default is not None else open_store()
+    with _Process.guard:
+        return _Process.default if _Process.default is not None else open_store()
 
 
 def close() -> None:
     """Close the default store; without one, nothing happens."""
-    with _GUARD:
-        if _default is not None:
-            _default.close()
+    with _Process.guard:
+        if _Process.default is not None:
+            _Process.default.close()
 
 
 def start(workflow: type[BaseWorkflow[Any]] | str, args: Any = None, **options: Any) -> Run:
@@ -592,6 +591,6 @@ def snapshot(path: str) -> Path:
 
 @atexit.register
 def _at_exit() -> None:
-    for session in list(_open.values()):
+    for session in list(_Process.stores.values()):
         with contextlib.suppress(LoomError):
             session.close()

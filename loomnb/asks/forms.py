@@ -7,6 +7,7 @@ judge: a form sends what was typed, and the schema says what is wrong with it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
@@ -211,11 +212,11 @@ def _typed(field: Field, value: Any) -> Any:
                 number = int(text) if field.kind == "integer" else float(text)
             except ValueError:
                 raise ValueError("not a whole number" if field.kind == "integer" else "not a number") from None
-            if number != number or number in (float("inf"), float("-inf")):
+            if not math.isfinite(number):
                 raise ValueError("not a number")
             return number
         case "choice":
-            return next((c.value for c in field.choices if c.value == value or c.label == value or str(c.value) == value), value)
+            return next((c.value for c in field.choices if value in (c.value, c.label, str(c.value))), value)
         case _:
             return value
 

@@ -16,7 +16,7 @@ from loomnb.errors import ArgsInvalid
 
 __all__ = ["NOTHING", "Script", "read_answers"]
 
-NOTHING: Any = type("NOTHING", (), {"__repr__": lambda self: "NOTHING"})()
+NOTHING: Any = type("NOTHING", (), {"__repr__": lambda _: "NOTHING"})()
 """No scripted answer for this ask."""
 
 
@@ -76,7 +76,7 @@ def read_answers(path: Path) -> Script:
     Raises:
         ArgsInvalid: the file is missing, is no YAML, or has another shape.
     """
-    import yaml  # heavy for what most sessions never use
+    import yaml  # noqa: PLC0415  # heavy for what most sessions never use
 
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))

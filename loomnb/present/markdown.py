@@ -58,7 +58,7 @@ _ATTRIBUTES = {
 
 @cache
 def _renderer() -> Any:
-    from markdown_it import MarkdownIt  # 30 ms that only showing something needs
+    from markdown_it import MarkdownIt  # noqa: PLC0415  # 30 ms that only showing something needs
 
     return MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table", "strikethrough"])
 
@@ -69,7 +69,7 @@ def markdown_html(text: str) -> str:
     Args:
         text: CommonMark with tables; raw HTML in it is kept as far as the allow-list lets it.
     """
-    import nh3
+    import nh3  # noqa: PLC0415  # loaded when something is shown
 
     return nh3.clean(
         _renderer().render(text),
@@ -81,7 +81,7 @@ def markdown_html(text: str) -> str:
     ).strip()
 
 
-def _filter(tag: str, attribute: str, value: str) -> str | None:
+def _filter(_tag: str, attribute: str, value: str) -> str | None:
     if attribute == "src":
         return value if value.startswith(("data:image/png;", "data:image/jpeg;", "data:image/gif;", "data:image/webp;")) else None
     if attribute == "href" and value.strip().lower().startswith("data:"):

@@ -219,7 +219,11 @@ def _ask_html(ask: Ask) -> str:
     for question in ask.questions:
         options = "".join(f"<li>{escape(o.label)}</li>" for o in question.options)
         described = markdown_html(question.description) if question.description else ""
-        items.append(f"<li>{escape(question.question)}{described}{f'<ul>{options}</ul>' if options else ''}</li>")
+        options = f"<ul>{options}</ul>" if options else ""
+        if question.question == ask.label:  # the only one: it stands above already
+            body += described + options
+        else:
+            items.append(f"<li>{escape(question.question)}{described}{options}</li>")
     for field in ask.form.fields if ask.form else []:
         items.append(f"<li>{escape(field.label)}{'' if field.required else ' (optional)'}</li>")
     return body + (f"<ul>{''.join(items)}</ul>" if items else "")

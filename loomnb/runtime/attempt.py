@@ -195,5 +195,5 @@ class Attempt:
         if self.revoked:
             raise OwnershipLost(
                 f"The transition {self.move.name!r} is over (returned, timed out or canceled); it can write nothing any more.",
-                advice="Await what the body starts. A sync body cannot be stopped from outside: let it return soon, or make it async.",
+                advice="Await what the body starts. A sync body cannot be stopped from outside: let it return soon.",
             )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -12,7 +12,7 @@ from loomnb.errors import Bug, LoomError
 
 __all__ = ["Failure", "explain", "tame", "user_traceback"]
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
 _HIDDEN = ("/asyncio/", "/concurrent/futures/", "/threading.py", "/contextvars", "/pydantic/", "/selectors.py")
 
 
@@ -59,7 +59,7 @@ class Failure:
 
 def _ours(filename: str) -> bool:
     path = filename.replace("\\", "/")
-    return os.path.abspath(filename).startswith(_PACKAGE) or any(part in path for part in _HIDDEN)
+    return filename.startswith(_PACKAGE) or any(part in path for part in _HIDDEN)
 
 
 def user_traceback(exc: BaseException) -> TracebackType | None:

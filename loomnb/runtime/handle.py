@@ -365,7 +365,7 @@ class Run:
                 f"run.wait() would block the loop that the run {self.id} moves on, and it needs a person.",
                 advice="Write `await run` instead.",
             )
-        import nest_asyncio  # patches the loop: only here, where there is no other way
+        import nest_asyncio  # noqa: PLC0415  # patches the loop: only here, where there is no other way
 
         nest_asyncio.apply()
         loop = asyncio.get_running_loop()
@@ -442,7 +442,8 @@ class Run:
         example = ask_example(ask)
         scripted = "'…'" if ask.kind == "questions" else "{}" if ask.kind == "button" else example
         error = NoFrontEnd(
-            f"{self.title or self.workflow} asks {ask.label!r} ({key}), and nobody can answer here: {reason}. The run {self.id} stays waiting.",
+            f"{self.title or self.workflow} asks {ask.label!r} ({key}), and nobody can answer here: {reason}. "
+            f"The run {self.id} stays waiting.",
             advice=(
                 f"Answer it in code:   loom.run({self.id!r}).answer({ask.name!r}, {example})\n"
                 f"or give answers first: loom.answers({{{self.workflow!r}: {{{key!r}: {scripted}}}}})\n"

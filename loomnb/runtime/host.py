@@ -53,7 +53,7 @@ class Workers(concurrent.futures.ThreadPoolExecutor):
                 return
             try:
                 future.set_result(context.run(fn, *args, **kwargs))
-            except BaseException as exc:
+            except BaseException as exc:  # noqa: BLE001  # whatever a body raises belongs to who waits for it
                 future.set_exception(tame(exc))
 
         self._jobs.put(job)
@@ -102,7 +102,7 @@ class Host:
             fn, args = self._posted.popleft()
             try:
                 fn(*args)
-            except Exception as exc:  # one call must not take those behind it along
+            except Exception as exc:  # noqa: BLE001  # one call must not take those behind it along
                 self.loop.call_exception_handler({"message": "loom: a posted call failed", "exception": exc})
 
     def spawn(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -214,7 +214,7 @@ class Hosts:
             with self._guard:
                 if self._thread_host is None:
                     self._thread_host = ThreadHost(self.workers)
-                    self._thread_host.on_blocked = lambda: self.on_blocked()
+                    self._thread_host.on_blocked = self._tell_blocked
                 return self._thread_host
         if kind != "kernel":
             raise Refused(f"loop={kind!r} is not known.", advice="Use 'thread' (the default) or 'kernel'.")
@@ -231,6 +231,9 @@ class Hosts:
         if record.host is None:
             record.host = self.get("thread")
         return record.host
+
+    def _tell_blocked(self) -> None:
+        self.on_blocked()
 
     def close(self) -> None:
         """Stop the loop thread."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
 
 __all__ = ["MISSING", "Runtime", "default_timeout"]
 
-MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "MISSING"})()
+MISSING: Any = type("MISSING", (), {"__repr__": lambda _: "MISSING"})()
 
 ScriptedAnswer = Callable[[RunRecord, Ask], "tuple[Any, str]"]
 
@@ -145,7 +145,7 @@ class Runtime:
         for run_id, _ in rows:
             try:
                 record = self._records.load(run_id)
-            except Exception as exc:  # one bad run must not block the others: it stays in the store as it is
+            except Exception as exc:  # noqa: BLE001  # one bad run must not block the others: it stays in the store as it is
                 self.unrecoverable[run_id] = f"{type(exc).__name__}: {exc}"
                 continue
             self._records.adopt(record)

@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from loomnb.asks import Ask
+from loomnb.documents import DocumentEntity
 from loomnb.errors import LoomError, StoreClosed
 from loomnb.ids import Source
 from loomnb.jsonvalue import changes
@@ -26,7 +27,7 @@ from loomnb.runtime.failure import Failure, bug, tame
 from loomnb.runtime.host import Hosts
 from loomnb.runtime.lifecycle import FINISHED, Event, Status, after
 from loomnb.runtime.performing import perform
-from loomnb.runtime.record import Due, Payload, RunRecord, WaitingFor, due_json, row
+from loomnb.runtime.record import Due, Payload, RunRecord, RunView, WaitingFor, due_json, row
 from loomnb.runtime.records import Records
 
 if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
@@ -46,6 +47,27 @@ class _Next:
     payload: Payload | None = None
     raised: Exception | None = None
     refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One pass of a run: the run, what defines it, and the commits of a pipelined run that are still in flight."""
+
+    record: RunRecord
+    definition: Definition
+    acks: list[asyncio.Future[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What a batch shows once it is durable, beside the run's standing."""
+
+    step: tuple[str, str] | None = None
+    saved: Sequence[DocumentEntity] = ()
+    children: Sequence[RunRecord] = ()
+
+
+_NO_NEWS = _News()
 
 
 class _ChildFailed(LoomError):
@@ -86,7 +108,7 @@ class Moves:
             await self._all(record)
         except StoreClosed:
             record.passing = False  # the kernel is going down: what was not committed is made again by the next one
-        except Exception as exc:  # a failed commit, or a bug of ours: never lose a run without a word
+        except Exception as exc:  # noqa: BLE001  # a failed commit, or a bug of ours: never lose a run without a word
             self._fall_back(record, exc)
 
     async def _all(self, record: RunRecord) -> None:
@@ -94,29 +116,30 @@ class Moves:
         if definition is None:
             self._stop_passing(record)
             return
-        acks: list[asyncio.Future[None]] = []
+        p = _Pass(record, definition, [])
         try:
-            await self._make_moves(record, definition, acks)
+            await self._make_moves(p)
         except BaseException:
-            for ack in acks:  # the first failure is told; the others would complain that nobody asked
+            for ack in p.acks:  # the first failure is told; the others would complain that nobody asked
                 ack.add_done_callback(lambda a: a.cancelled() or a.exception())
             raise
 
-    async def _make_moves(self, record: RunRecord, definition: Definition, acks: list[asyncio.Future[None]]) -> None:
+    async def _make_moves(self, p: _Pass) -> None:
+        record = p.record
         steps = 0
-        following: _Next | None = await self._first(record, definition)
+        following: _Next | None = await self._first(record, p.definition)
         while following is not None:
             if record.cancel_requested:
-                await self._commit(record, [row(record, "run.canceled", self._set(record, Event.CANCELED))], acks, last=True)
+                await self._commit(p, [row(record, "run.canceled", self._set(record, Event.CANCELED))], last=True)
                 return
             if following.move is None:
-                await self._come_to_rest(record, definition, following, acks)
+                await self._come_to_rest(p, following)
                 return
             if steps >= record.step_limit:
-                await self._stop_at_limit(record, acks)
+                await self._stop_at_limit(p)
                 return
             steps += 1
-            following = await self._one(record, definition, following, acks)
+            following = await self._one(p, following)
 
     async def _first(self, record: RunRecord, definition: Definition) -> _Next:
         payload = record.inbox
@@ -139,17 +162,16 @@ class Moves:
                 verdict = move.guard(state)
                 if inspect.isawaitable(verdict):
                     verdict = await verdict
-            except (Exception, SystemExit, KeyboardInterrupt) as exc:  # a guard's error is a failure of its transition
+            except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001  # a guard's error is a failure of its transition
                 return _Next(move, raised=tame(exc))
             if verdict:
                 return _Next(move)
             refused.append(move.guard_name)
         return _Next(refused=tuple(refused))
 
-    async def _one(
-        self, record: RunRecord, definition: Definition, what: _Next, acks: list[asyncio.Future[None]]
-    ) -> _Next | None:
+    async def _one(self, p: _Pass, what: _Next) -> _Next | None:
         """Perform one move and commit what came of it; what follows, or None when the pass is over."""
+        record, definition = p.record, p.definition
         move, payload = what.move, what.payload
         assert move is not None
         attempt = Attempt(record, move, record.moves + 1)
@@ -159,7 +181,7 @@ class Moves:
         if raised is None:
             host = self._hosts.of(record)
             flush = host.loop.call_later(_FLUSH, self._flush_log, record, attempt)
-            raised = await perform(record, definition, attempt, payload, host, self._hosts.workers)
+            raised = await perform(record, definition, attempt, payload, host=host, workers=self._hosts.workers)
             flush.cancel()
         attempt.revoke()  # a task the body left behind must not write into what is committed now
         ms = round((self._source.monotonic() - started) * 1000, 3)
@@ -168,17 +190,17 @@ class Moves:
         if record.cancel_requested:
             record.shelf.roll_back()
             rows = [*logs, row(record, "run.canceled", self._set(record, Event.CANCELED))]
-            await self._commit(record, rows, acks, last=True)
+            await self._commit(p, rows, last=True)
             return None
         state: Any = attempt.state
         try:
             if raised is None:
                 state = definition.check_state(state)
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001  # the schema's own error, or the user's: a failure of the transition
             raised = exc
         if raised is not None:
             record.shelf.roll_back()
-            return await self._failed(record, definition, move, payload, tame(raised), ms, logs, acks)
+            return await self._failed(p, what, tame(raised), ms=ms, logs=logs)
         ops = changes(record.state, state)
         body: dict[str, Any] = {"move": attempt.number, "name": move.name, "from": record.place, "ms": ms}
         tries = record.attempts.pop(move.name, 0)
@@ -198,30 +220,20 @@ class Moves:
             rows.append(row(child, "run.started", child.beginning()))
             if child.callback is not None:
                 record.awaited[child.id] = child.callback["transition"]
-        return await self._onward(record, definition, body, "run.moved", rows, acks, attempt, (move.to, move.name))
+        return await self._onward(p, body, rows, attempt)
 
-    async def _onward(
-        self,
-        record: RunRecord,
-        definition: Definition,
-        body: dict[str, Any],
-        kind: str,
-        rows: list[Row],
-        acks: list[asyncio.Future[None]],
-        attempt: Attempt | None,
-        step: tuple[str, str] | None,
-    ) -> _Next | None:
+    async def _onward(self, p: _Pass, body: dict[str, Any], rows: list[Row], attempt: Attempt) -> _Next | None:
         """Commit a move together with what it leads to: the next move, a rest with its questions, or the end."""
-        saved = attempt.saved if attempt is not None else ()
-        children = attempt.children if attempt is not None else ()
+        record, definition, move = p.record, p.definition, attempt.move
+        news = _News((move.to, move.name), attempt.saved, attempt.children)
         if record.place == END:
-            rows.insert(0, row(record, kind, {**body, **self._set(record, Event.ENDED)}))
-            await self._commit(record, rows, acks, step=step, saved=saved, children=children, last=True)
+            rows.insert(0, row(record, "run.moved", {**body, **self._set(record, Event.ENDED)}))
+            await self._commit(p, rows, news, last=True)
             return None
         following = await self._choose(record, definition, record.state)
         if following.move is not None:
-            rows.insert(0, row(record, kind, {**body, **self._set(record, Event.MOVED)}))
-            await self._commit(record, rows, acks, step=step, saved=saved, children=children)
+            rows.insert(0, row(record, "run.moved", {**body, **self._set(record, Event.MOVED)}))
+            await self._commit(p, rows, news)
             return following
         event, asks, ask_rows = self._rest(record, definition, following)
         standing = self._set(record, event)
@@ -229,8 +241,8 @@ class Moves:
             standing["waiting_for"] = "person" if asks else "child"
         if record.failure is not None and event is Event.BROKE:
             standing["error"] = record.failure.to_json()
-        rows.insert(0, row(record, kind, {**body, **standing}))
-        await self._commit(record, [*rows, *ask_rows], acks, step=step, saved=saved, asks=asks, children=children, last=True)
+        rows.insert(0, row(record, "run.moved", {**body, **standing}))
+        await self._commit(p, [*rows, *ask_rows], news, asks=asks, last=True)
         return None
 
     def _rest(self, record: RunRecord, definition: Definition, following: _Next) -> tuple[Event, tuple[Ask, ...], list[Row]]:
@@ -248,17 +260,16 @@ class Moves:
             )
         return Event.BROKE, (), []
 
-    async def _come_to_rest(
-        self, record: RunRecord, definition: Definition, following: _Next, acks: list[asyncio.Future[None]]
-    ) -> None:
+    async def _come_to_rest(self, p: _Pass, following: _Next) -> None:
         """A pass that finds nothing to do at its very beginning (a retry, a restore)."""
+        record, definition = p.record, p.definition
         event, asks, ask_rows = self._rest(record, definition, following)
         body = self._set(record, event)
         body |= {"waiting_for": "person" if asks else "child"} if event is Event.RESTED else {}
         if event is Event.BROKE and record.failure is not None:
             body = {**body, "move": record.moves + 1, "name": "", "from": record.place, "error": record.failure.to_json()}
         kind = "run.rested" if event is Event.RESTED else "run.broke"
-        await self._commit(record, [row(record, kind, body), *ask_rows], acks, asks=asks, last=True)
+        await self._commit(p, [row(record, kind, body), *ask_rows], asks=asks, last=True)
 
     def open_asks(self, record: RunRecord, definition: Definition) -> tuple[tuple[Ask, ...], list[Row]]:
         """An ask for each wait transition that leaves the place, and the rows that store them.
@@ -289,18 +300,10 @@ class Moves:
     def _waits_for_child(record: RunRecord, definition: Definition) -> bool:
         return any(m.wait and m.name in record.awaited.values() for m in definition.moves_from(record.place) or ())
 
-    async def _failed(
-        self,
-        record: RunRecord,
-        definition: Definition,
-        move: Move,
-        payload: Payload | None,
-        exc: Exception,
-        ms: float,
-        logs: list[Row],
-        acks: list[asyncio.Future[None]],
-    ) -> _Next | None:
+    async def _failed(self, p: _Pass, what: _Next, exc: Exception, *, ms: float, logs: list[Row]) -> _Next | None:
         """The decision tree of a failed move: an automatic retry, the error place, or failed until somebody retries."""
+        record, definition, move, payload = p.record, p.definition, what.move, what.payload
+        assert move is not None
         failure = Failure.of(exc)
         record.exception = exc
         tries = record.attempts.get(move.name, 0)
@@ -315,8 +318,8 @@ class Moves:
                 record.place = move.retry_target
             body |= self._set(record, Event.BACKED_OFF)
             body |= {"error": error, "attempts": record.attempts, "due": due_json(record.due)}
-            step = (record.place, move.name) if record.place != move.from_ else None
-            await self._commit(record, [row(record, "run.broke", body), *logs], acks, step=step, last=True)
+            news = _News((record.place, move.name) if record.place != move.from_ else None)
+            await self._commit(p, [row(record, "run.broke", body), *logs], news, last=True)
             self.arm(record)
             return None
         record.due = Due(move.name, move.from_, payload, None)
@@ -324,27 +327,20 @@ class Moves:
             record.attempts.pop(move.name)
             record.place = move.error_place
             body |= {"error": error, "attempts": record.attempts, "due": due_json(record.due)}
-            return await self._to_error_place(record, definition, body, logs, acks, move.name)
+            return await self._to_error_place(p, body, logs, move.name)
         # What leads on from here may still be answered: a wrong answer can be given anew, not only replayed.
         asks, ask_rows = self.open_asks(record, definition)
         body |= self._set(record, Event.BROKE)
         body |= {"error": error, "attempts": record.attempts, "due": due_json(record.due)}
-        await self._commit(record, [row(record, "run.broke", body), *logs, *ask_rows], acks, asks=asks, last=True)
+        await self._commit(p, [row(record, "run.broke", body), *logs, *ask_rows], asks=asks, last=True)
         return None
 
-    async def _to_error_place(
-        self,
-        record: RunRecord,
-        definition: Definition,
-        body: dict[str, Any],
-        logs: list[Row],
-        acks: list[asyncio.Future[None]],
-        name: str,
-    ) -> _Next | None:
-        error, step = body["error"], (record.place, name)
+    async def _to_error_place(self, p: _Pass, body: dict[str, Any], logs: list[Row], name: str) -> _Next | None:
+        record, definition = p.record, p.definition
+        error, news = body["error"], _News((record.place, name))
         if record.place == END:
             rows = [row(record, "run.broke", {**body, **self._set(record, Event.ENDED), "error": error}), *logs]
-            await self._commit(record, rows, acks, step=step, last=True)
+            await self._commit(p, rows, news, last=True)
             return None
         following = await self._choose(record, definition, record.state)
         asks: tuple[Ask, ...] = ()
@@ -356,10 +352,11 @@ class Moves:
         standing = self._set(record, event)
         standing |= {"waiting_for": "person" if asks else "child"} if event is Event.RESTED else {}
         rows = [row(record, "run.broke", {**body, **standing, "error": error}), *logs, *ask_rows]
-        await self._commit(record, rows, acks, step=step, asks=asks, last=following.move is None)
+        await self._commit(p, rows, news, asks=asks, last=following.move is None)
         return following if following.move is not None else None
 
-    async def _stop_at_limit(self, record: RunRecord, acks: list[asyncio.Future[None]]) -> None:
+    async def _stop_at_limit(self, p: _Pass) -> None:
+        record = p.record
         record.has_error = True
         record.failure = Failure(
             code="STEP_LIMIT",
@@ -368,7 +365,7 @@ class Moves:
         )
         body = {"move": record.moves + 1, "name": "", "from": record.place, "error": record.failure.to_json()}
         rows = [row(record, "run.broke", {**body, **self._set(record, Event.BROKE), "error": body["error"]})]
-        await self._commit(record, rows, acks, last=True)
+        await self._commit(p, rows, last=True)
 
     def arm(self, record: RunRecord) -> None:
         """Wake a run when its automatic retry is due."""
@@ -395,45 +392,25 @@ class Moves:
         return record.standing()
 
     async def _commit(
-        self,
-        record: RunRecord,
-        rows: Sequence[Row],
-        acks: list[asyncio.Future[None]],
-        *,
-        step: tuple[str, str] | None = None,
-        saved: Sequence[Any] = (),
-        asks: tuple[Ask, ...] = (),
-        children: Sequence[RunRecord] = (),
-        last: bool = False,
+        self, p: _Pass, rows: Sequence[Row], news: _News = _NO_NEWS, *, asks: tuple[Ask, ...] = (), last: bool = False
     ) -> None:
         """Put one atomic batch. It is shown when acknowledged; a pipelined run waits for that only at its rests."""
+        record, acks = p.record, p.acks
         host = self._hosts.of(record)
         future: asyncio.Future[None] = host.loop.create_future()
         waiting_for: WaitingFor | None = ("person" if asks else "child") if record.status is Status.WAITING else None
         view = record.snapshot(asks, waiting_for)
-        ended = record.status in FINISHED
-        record.endings += ended
+        record.endings += view.status in FINISHED
 
         def acknowledged(error: LoomError | None) -> None:
             if error is None:
-                for child in children:
-                    record.children.append(child.id)
-                    self._records.adopt(child)
-                if last:
-                    record.scripting = bool(asks)  # nobody is told "no one can answer" before the script was asked
-                    self._stop_passing(record, ended)
-                record.publish(view, step, saved)
-                for child in children:
-                    self.go(child)
-                if last:
-                    self._records.settle(record)
-                    if asks or ended or record.callbacks or record.cancel_again:
-                        host.post(self._at_rest, record)
-                done_error = None
+                self._show(record, view, news, last=last)
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
             else:
-                done_error = error
-            if not future.done():
-                future.set_exception(done_error) if done_error is not None else future.set_result(None)
+                future.set_exception(error)
 
         self._database.put(rows, lambda error, _: host.post(acknowledged, error), more=record.pipelined and not last)
         if record.pipelined and not last:
@@ -448,7 +425,24 @@ class Moves:
         acks.clear()
         await future
 
-    def _stop_passing(self, record: RunRecord, ended: bool = True) -> None:
+    def _show(self, record: RunRecord, view: RunView, news: _News, *, last: bool) -> None:
+        """A batch is durable: now everybody may see it, and its children begin."""
+        ended = view.status in FINISHED
+        for child in news.children:
+            record.children.append(child.id)
+            self._records.adopt(child)
+        if last:
+            record.scripting = bool(view.asks)  # nobody is told "no one can answer" before the script was asked
+            self._stop_passing(record, ended=ended)
+        record.publish(view, news.step, news.saved)
+        for child in news.children:
+            self.go(child)
+        if last:
+            self._records.settle(record)
+            if view.asks or ended or record.callbacks or record.cancel_again:
+                self._hosts.of(record).post(self._at_rest, record)
+
+    def _stop_passing(self, record: RunRecord, *, ended: bool = True) -> None:
         with record.lock:
             record.passing = False
             record.cancel_again = record.cancel_requested and not ended
@@ -470,7 +464,7 @@ class Moves:
                 record.place, record.state, record.result, record.moves = stored.place, stored.state, stored.result, stored.moves
                 record.shelf, record.documents, record.stamp = stored.shelf, stored.documents, stored.stamp
                 record.due, record.inbox, record.attempts = stored.due, stored.inbox, stored.attempts
-            except Exception:  # the store cannot even be read: what is in memory is the best there is
+            except Exception:  # noqa: BLE001  # the store cannot even be read: what is in memory is the best there is
                 record.exception = exc
             record.status, record.has_error, record.failure = Status.FAILED, True, failure
             record.exception = exc

@@ -25,6 +25,7 @@ async def perform(
     definition: Definition,
     attempt: Attempt,
     payload: Payload | None,
+    *,
     host: Host,
     workers: Workers,
 ) -> BaseException | None:

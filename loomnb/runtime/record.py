@@ -279,24 +279,7 @@ class RunRecord:
             if kind == "run.answered":
                 self._note_answer(next((a for a in asks if a.id == body.get("ask")), None), freeze(body.get("payload")))
             asks, waiting_for = [], body.get("waiting_for")
-            if kind == "run.started":
-                self._begin(body)
-            elif kind == "run.moved":
-                self.moves = body["move"]
-                self.path.append((body["place"], body["name"]))
-                self.attempts.pop(body["name"], None)
-                self.due = self.inbox = None
-                self._take_error(body)
-            elif kind == "run.broke":
-                self._break(body)
-            elif kind == "run.answered":
-                self.inbox = Payload.from_json(body)
-                self.take(self.inbox)
-                self.due = None
-                self.has_error, self.failure = False, None
-            elif kind == "run.retried":
-                self.inbox = self.due.payload if self.due and self.due.from_ == body["place"] else None
-                self.has_error, self.failure = False, None
+            self._take_row(kind, body)
             if body.get("changes"):
                 state = apply(state, body["changes"])
             if "result" in body:
@@ -307,6 +290,27 @@ class RunRecord:
         self.state = freeze(state)
         self.shelf.keep()
         self.view = replace(self.snapshot(tuple(asks), waiting_for), updated_at=updated)
+
+    def _take_row(self, kind: str, body: dict[str, Any]) -> None:
+        """What a status row changes beside status, place, state and result."""
+        if kind == "run.started":
+            self._begin(body)
+        elif kind == "run.moved":
+            self.moves = body["move"]
+            self.path.append((body["place"], body["name"]))
+            self.attempts.pop(body["name"], None)
+            self.due = self.inbox = None
+            self._take_error(body)
+        elif kind == "run.broke":
+            self._break(body)
+        elif kind == "run.answered":
+            self.inbox = Payload.from_json(body)
+            self.take(self.inbox)
+            self.due = None
+            self.has_error, self.failure = False, None
+        elif kind == "run.retried":
+            self.inbox = self.due.payload if self.due and self.due.from_ == body["place"] else None
+            self.has_error, self.failure = False, None
 
     def _begin(self, body: dict[str, Any]) -> None:
         self.args = freeze(body.get("args"))

@@ -157,7 +157,7 @@ def _connect(path: str) -> Any:
         advice = "Keep a copy of the file and its .wal before you try anything else."
         if "WAL" in str(exc):
             advice = (
-                f"Its log is damaged. Copy {path} and {path}.wal aside, then move the .wal away and open again: everything up to the "
+                f"Its log is damaged. Copy {path} and {path}.wal aside, then move the .wal away and open again: all up to the "
                 "last checkpoint is there."
             )
         raise StoreDamaged(f"The store {path} cannot be opened: {first}", advice=advice) from exc

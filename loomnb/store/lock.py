@@ -34,7 +34,7 @@ class OwnerLock:
 
     def __init__(self, store: Path, now: datetime) -> None:
         self.path = store.with_name(store.name + ".lock")
-        self._file: IO[str] = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115  # held open: it is the lock
+        self._file: IO[str] = self.path.open("a+", encoding="utf-8")  # held open: it is the lock
         try:
             _take(self._file)
         except OSError as exc:
@@ -59,7 +59,7 @@ def _take(file: IO[str]) -> None:
     if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     else:  # pragma: no cover  # Windows
-        import msvcrt
+        import msvcrt  # noqa: PLC0415  # exists on Windows only
 
         windows = cast("Any", msvcrt)  # its members are only known to a checker that runs on Windows
         file.seek(1 << 20)  # a byte past the text, which others must still be able to read

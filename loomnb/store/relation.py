@@ -21,9 +21,9 @@ from loomnb.present import table_html
 from loomnb.store.database import Database
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-    import pyarrow
+    import pandas  # noqa: ICN001
+    import polars  # noqa: ICN001
+    import pyarrow  # noqa: ICN001
 
 __all__ = ["Column", "Relation", "cell_text", "parameters", "query"]
 
@@ -90,7 +90,7 @@ class Relation:
 
     def show(self, limit: int = _SHOWN) -> None:
         """Print the first rows as text."""
-        print(self.text(limit))
+        print(self.text(limit))  # noqa: T201  # that is what show is for
 
     def text(self, limit: int = _SHOWN) -> str:
         """The first rows as an aligned text table."""
@@ -172,7 +172,7 @@ def query(
                 cursor.register(name, frame)
         result: Relation = wait(lambda: _materialise(cursor, sql, params), cursor.interrupt)
         done = True
-        return result
+        return result  # noqa: TRY300  # an else block would stand further from what it belongs to
     except duckdb.Error as exc:
         raise _translated(exc) from exc
     finally:
@@ -193,7 +193,8 @@ def parameters(sql: str) -> list[str]:
 
 
 _LOOKS = re.compile(
-    r"\s*pragma\s+(table_info|show_tables|show_tables_expanded|show|database_list|database_size|storage_info|version)\b", re.I
+    r"\s*pragma\s+(table_info|show_tables|show_tables_expanded|show|database_list|database_size|storage_info|version)\b",
+    re.IGNORECASE,
 )
 """Pragmas that only look. The others set something, for every connection of this store."""
 
@@ -248,7 +249,8 @@ def _materialise(cursor: Any, sql: str, params: Sequence[Any] | Mapping[str, Any
             names = [d[0] for d in cursor.description]
             cursor.execute("create temp table loom_result(" + ", ".join(f'"{n}" varchar' for n in names) + ")")
             for row in rows:
-                cursor.execute(f"insert into loom_result values ({', '.join('?' * len(row))})", [str(v) for v in row])
+                marks = ", ".join("?" * len(row))
+                cursor.execute(f"insert into loom_result values ({marks})", [str(v) for v in row])  # noqa: S608  # only marks
     except BaseException:
         cursor.execute("rollback")
         raise

@@ -1,3 +1,4 @@
+# ruff: noqa: S608  # the only text put into these statements is the list of kinds below
 """The tables and views of the store file, as numbered migrations. Their names are API: people query them.
 
 One table is written: `journal`, and only by INSERT. Everything else is a view over it, so there is no second truth that a
@@ -113,7 +114,8 @@ _VIEWS = {
                    unnest((op->2)::json[]) as value
             from ops where (op->>0) = 'add'
         ), folded as (
-            select run_id, list({'what': what, 'path': path, 'value': value} order by seq, i, j) as steps from steps group by run_id
+            select run_id, list({'what': what, 'path': path, 'value': value} order by seq, i, j) as steps
+            from steps group by run_id
         )
         select run_id, list_reduce(
             list_prepend({'what': 'set', 'path': '$', 'value': '{}'::json}, steps),

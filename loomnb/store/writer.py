@@ -57,8 +57,8 @@ class Writer:
         self._one = _statement(connection, "insert into journal values (?, ?, ?, ?, ?)")
         self._many = _statement(
             connection,
-            "insert into journal select unnest(?::bigint[]), unnest(?::timestamptz[]), unnest(?::varchar[]), unnest(?::varchar[]),"
-            " unnest(?::varchar[])",
+            "insert into journal select unnest(?::bigint[]), unnest(?::timestamptz[]), unnest(?::varchar[]),"
+            " unnest(?::varchar[]), unnest(?::varchar[])",
         )
         self._thread = threading.Thread(target=self._main, name="loom writer", daemon=True)
         self._thread.start()
@@ -130,7 +130,7 @@ class Writer:
                 self._connection.execute(
                     self._many, [list(range(seq + 1, seq + n + 1)), [now] * n, list(runs), list(kinds), list(bodies)]
                 )
-        except Exception as exc:  # translated where it enters: DuckDB's own errors, also the unexpected ones
+        except Exception as exc:  # noqa: BLE001  # translated where it enters: DuckDB's own errors, also the unexpected ones
             return commit_error(exc)
         self._seq = seq + len(rows)
         return None

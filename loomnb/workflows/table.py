@@ -313,7 +313,7 @@ def _call_guard(method: Callable[..., Any], parameters: int, state: Any) -> Any:
 
 
 def _parameters(method: Callable[..., Any], most: int, where: str, expected: str) -> int:
-    kinds = [p for p in inspect.signature(method).parameters.values()]
+    kinds = list(inspect.signature(method).parameters.values())
     if any(p.kind is p.VAR_POSITIONAL for p in kinds):
         return most
     positional = [p for p in kinds if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -9,6 +9,6 @@ __all__ = ["load_ipython_extension"]
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext loomnb_widgets`: add `%loom` and `%%loom sql`."""
-    from loomnb_widgets.magics import LoomMagics  # importing this package must not need IPython
+    from loomnb_widgets.magics import LoomMagics  # noqa: PLC0415  # importing this package must not need IPython
 
     shell.register_magics(LoomMagics)

@@ -65,9 +65,9 @@ class Lane:
         stream = self.kernel.shell_stream
         stream.on_recv(self._received, copy=False)
         if not self.reads_on_main:
-            # ipykernel 7.0-7.3 miss wake-ups of this socket (ZMQ's descriptor is edge-triggered, and replies are sent on it behind
-            # the stream's back) and are then deaf until restarted; looking again five times a second cures it.
-            from tornado.ioloop import PeriodicCallback  # where ipykernel 7 is, tornado is
+            # ipykernel 7.0-7.3 miss wake-ups of this socket (ZMQ's descriptor is edge-triggered, and replies are sent on it
+            # behind the stream's back) and are then deaf until restarted; looking again five times a second cures it.
+            from tornado.ioloop import PeriodicCallback  # noqa: PLC0415  # where ipykernel 7 is, tornado is
 
             self._poll = PeriodicCallback(partial(stream.flush, 1), 200)
             self._poll.start()
@@ -95,7 +95,11 @@ class Lane:
         # Each message gets its own busy/idle, as the kernel would give it: ipywidgets' front end holds back the next update of a
         # widget until it has seen idle for the last one.
         status = partial(
-            kernel.session.send, kernel.iopub_socket, "status", parent={"header": header}, ident=kernel._topic("status")
+            kernel.session.send,
+            kernel.iopub_socket,
+            "status",
+            parent={"header": header},
+            ident=kernel._topic("status"),  # noqa: SLF001  # guarded where the lane is laid
         )
         status({"execution_state": "busy"})
         try:

@@ -89,7 +89,8 @@ class NotebookFace:
 
     def show_pending(self, pending: Pending) -> bool:
         """Show each run that asks."""
-        return all([self.show(run) for run in pending.runs])
+        shown = [self.show(run) for run in pending.runs]  # every one, not only up to the first that cannot be shown
+        return all(shown)
 
     def show_relation(self, relation: Relation) -> bool:
         """Show a paged table."""

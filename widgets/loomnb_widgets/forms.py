@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import ipywidgets as W
+import ipywidgets as W  # noqa: N812  # the name its own documentation uses for short
 
 from loomnb.asks import Ask, Field
 from loomnb.present import escape, markdown_html, story_bundle
@@ -49,8 +49,7 @@ class CoreForm:
             return
         self._shown = shown
         children: list[Any] = [self._story, self._pulse]
-        for ask in view.asks:
-            children.append(self._form(ask))
+        children += [self._form(ask) for ask in view.asks]
         if view.status not in FINISHED:
             cancel = W.Button(description="Cancel run")
             self._lane.route(cancel, lambda _: self._runtime.workers.submit(self._runtime.cancel, self._record))
@@ -61,8 +60,7 @@ class CoreForm:
         values: dict[str, Any] = {}
         error = W.HTML()
         rows: list[Any] = [W.HTML(f"<b>{escape(ask.label)}</b>{markdown_html(ask.context) if ask.context else ''}")]
-        for field in ask.form.fields if ask.form else []:
-            rows.append(self._input(field, values))
+        rows += [self._input(field, values) for field in (ask.form.fields if ask.form else [])]
         for question in ask.questions:
             rows.append(
                 W.HTML(f"{escape(question.question)}{markdown_html(question.description) if question.description else ''}")
@@ -141,5 +139,5 @@ class CoreForm:
     def _deliver(self, ask: Ask, payload: Any, error: Any) -> None:
         try:
             self._runtime.answer(self._record, ask.id, payload, "panel", from_form=True)
-        except Exception as exc:  # whatever it is, the person at the form has to see it
+        except Exception as exc:  # noqa: BLE001  # whatever it is, the person at the form has to see it
             error.value = f"<span style='color:var(--jp-error-color1,#c00)'>{escape(str(exc)).replace(chr(10), '<br>')}</span>"

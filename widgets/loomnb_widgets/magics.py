@@ -53,10 +53,10 @@ class LoomMagics(Magics):
     def _summary(self) -> None:
         session: Loom = default()
         rows = session.sql("select status, count(*) from runs group by status order by status").fetchall()
-        print(f"store: {session.path}")
-        print("runs: " + (", ".join(f"{n} {status}" for status, n in rows) or "none yet"))
+        print(f"store: {session.path}")  # noqa: T201
+        print("runs: " + (", ".join(f"{n} {status}" for status, n in rows) or "none yet"))  # noqa: T201
         if session.pending():
-            print(f"{len(session.pending())} open: loom.pending() shows them")
+            print(f"{len(session.pending())} open: loom.pending() shows them")  # noqa: T201
 
     def _sql(self, words: list[str], cell: str) -> Relation | None:
         match words:
