@@ -528,7 +528,7 @@ class Run:
 
 
 @contextlib.contextmanager
-def _nothing_lost(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+def _nothing_lost(loop: asyncio.AbstractEventLoop) -> Generator[None]:
     """While a loop runs nested, put off callbacks whose context is entered further up the stack, until it is left.
 
     ipykernel 7 handles every message of the main shell in one and the same context, and the plain cell that waits here has
@@ -551,4 +551,4 @@ def _nothing_lost(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     finally:
         loop.set_exception_handler(before)
         for handle in put_off:
-            loop.call_soon(handle._run)
+            loop.call_soon(handle._run)  # noqa: SLF001  # the very call the loop itself makes
