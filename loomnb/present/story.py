@@ -224,8 +224,8 @@ def _ask_html(ask: Ask) -> str:
             body += described + options
         else:
             items.append(f"<li>{escape(question.question)}{described}{options}</li>")
-    for field in ask.form.fields if ask.form else []:
-        items.append(f"<li>{escape(field.label)}{'' if field.required else ' (optional)'}</li>")
+    fields = ask.form.fields if ask.form else []
+    items += [f"<li>{escape(field.label)}{'' if field.required else ' (optional)'}</li>" for field in fields]
     return body + (f"<ul>{''.join(items)}</ul>" if items else "")
 
 

@@ -185,6 +185,24 @@ def test_the_error_shows_message_advice_and_frames(stage: Stage) -> None:
     expect(stage.find(".loom-error pre")).to_be_visible()
 
 
+def test_a_result_is_shown_once_there_is_one(stage: Stage) -> None:
+    stage.panel(head("running", result_html=""))
+    expect(stage.find(".loom-result")).to_be_hidden()
+
+    stage.state(head("completed", result_html="<p>42 <b>days</b></p>"))
+
+    expect(stage.find(".loom-result")).to_have_text("Result42 days")
+    expect(stage.find(".loom-result b")).to_be_visible()
+
+
+def test_an_answered_question_stands_between_the_documents_it_came_between(stage: Stage) -> None:
+    answer = {"index": 0.000001, "stamp": 3, "name": "answer", "kind": "answer", "title": "Which?", "role": ""}
+
+    stage.panel(head(), docs=[doc(0, "zero"), doc(1, "one"), {**answer, "html": "<div>this one</div>"}], stamp=3)
+
+    assert stage.find(".loom-doc").all_inner_texts() == ["zero", "Which?\nthis one", "one"]
+
+
 @pytest.mark.parametrize(
     ("status", "more", "told"),
     [
