@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from loomnb.runtime.record import Due, Payload, RunRecord, RunView, WaitingFor, 
 from loomnb.runtime.records import Records
 
 if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
-    from loomnb.store import Database, Row
+    from loomnb.store import Chain, Database, Row
 
 __all__ = ["Moves"]
 
@@ -56,6 +56,7 @@ class _Pass:
     record: RunRecord
     definition: Definition
     acks: list[asyncio.Future[None]]
+    chain: Chain = field(default_factory=Chain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +413,8 @@ class Moves:
             else:
                 future.set_exception(error)
 
-        self._database.put(rows, lambda error, _: host.post(acknowledged, error), more=record.pipelined and not last)
+        more = record.pipelined and not last
+        self._database.put(rows, lambda error, _: host.post(acknowledged, error), more=more, chain=p.chain)
         if record.pipelined and not last:
             acks.append(future)
             if len(acks) > _IN_FLIGHT:

@@ -2,6 +2,6 @@
 
 from loomnb.store.database import MEMORY, Database
 from loomnb.store.relation import Relation, cell_text, parameters, query
-from loomnb.store.writer import Row
+from loomnb.store.writer import Chain, Row
 
-__all__ = ["MEMORY", "Database", "Relation", "Row", "cell_text", "parameters", "query"]
+__all__ = ["MEMORY", "Chain", "Database", "Relation", "Row", "cell_text", "parameters", "query"]

@@ -16,7 +16,7 @@ from loomnb.errors import LoomError, Refused, StoreClosed, StoreDamaged
 from loomnb.ids import Source
 from loomnb.store.lock import OwnerLock
 from loomnb.store.schema import migrate
-from loomnb.store.writer import Acknowledge, Batch, Row, Writer
+from loomnb.store.writer import Acknowledge, Batch, Chain, Row, Writer
 
 __all__ = ["MEMORY", "Database"]
 
@@ -57,13 +57,14 @@ class Database:
             raise
         self._writer = Writer(own, source, last_seq)
 
-    def put(self, rows: Sequence[Row], done: Acknowledge, *, more: bool = False) -> None:
+    def put(self, rows: Sequence[Row], done: Acknowledge, *, more: bool = False, chain: Chain | None = None) -> None:
         """Queue one atomic batch; `done` is called on the writer's thread once it is durable, or failed.
 
-        `more` says that the next one follows at once, so that both may share a commit.
+        `more` says that the next one follows at once, so that both may share a commit; `chain`, that it builds on those put
+        before it with the same one.
         """
         self._check()
-        self._writer.put(Batch(rows, done, more))
+        self._writer.put(Batch(rows, done, more, chain))
 
     def commit(self, rows: Sequence[Row]) -> int:
         """Write one atomic batch and wait; the sequence number of its last row. Not on a loop: it blocks."""

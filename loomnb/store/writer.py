@@ -20,7 +20,7 @@ import duckdb
 from loomnb.errors import LoomError, StoreClosed, WorldFailed
 from loomnb.ids import Source
 
-__all__ = ["Batch", "Row", "Writer"]
+__all__ = ["Batch", "Chain", "Row", "Writer"]
 
 Row = tuple[str, str, str]
 """run_id, kind, body (JSON text)."""
@@ -32,6 +32,12 @@ _GROUP = 256  # rows of one commit at the most
 _LINGER = 0.0004  # seconds to wait for the next batch, where one is to be expected
 
 
+class Chain:
+    """Batches that each build on the one before: once one of them failed, those behind it are not written either."""
+
+    error: LoomError | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Rows that are committed together or not at all."""
@@ -40,6 +46,7 @@ class Batch:
     done: Acknowledge
     more: bool = False
     """Whether its sender goes on at once with the next one."""
+    chain: Chain | None = None
 
 
 _NONE = Batch((), lambda *_: None)
@@ -107,6 +114,12 @@ class Writer:
             return _NONE
 
     def _write(self, group: list[Batch]) -> None:
+        for batch in group:
+            if batch.chain is not None and batch.chain.error is not None:
+                batch.done(batch.chain.error, self._seq)
+        group = [batch for batch in group if batch.chain is None or batch.chain.error is None]
+        if not group:
+            return
         error = self._insert([row for batch in group for row in batch.rows])
         if error is not None and len(group) > 1:
             for batch in group:
@@ -114,6 +127,8 @@ class Writer:
             return
         seq = self._seq if error is not None else self._seq - sum(len(b.rows) for b in group)
         for batch in group:
+            if batch.chain is not None:
+                batch.chain.error = error
             seq += 0 if error is not None else len(batch.rows)
             batch.done(error, seq)
 
