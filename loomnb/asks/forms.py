@@ -85,9 +85,9 @@ class Schema:
         """
         return self._adapter.validate_python(thaw(value) if isinstance(value, (dict, list)) else value)
 
-    def dump(self, parsed: Any) -> Any:
-        """The JSON of a parsed value, frozen."""
-        return freeze(self._adapter.dump_python(parsed, mode="json"))
+    def dump(self, parsed: Any, was: Any = None) -> Any:
+        """The JSON of a parsed value, frozen; `was` as for `freeze`."""
+        return freeze(self._adapter.dump_python(parsed, mode="json"), was)
 
     def json_schema(self) -> dict[str, Any]:
         """Its JSON Schema, input side: what has a default is not required."""

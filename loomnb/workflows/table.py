@@ -90,7 +90,7 @@ class WorkflowDefinition:
         if self.state_schema is None:
             return state
         try:
-            return self.state_schema.dump(self.state_schema.parse(state))
+            return self.state_schema.dump(self.state_schema.parse(state), state)
         except ValidationError as exc:
             raise SchemaValidationError(
                 f"The state does not fit the state schema of {self.name!r}.", fields_from_pydantic(exc)
