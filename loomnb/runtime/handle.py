@@ -17,6 +17,7 @@ from loomnb.errors import NoFrontEnd, Refused, RunFailed, WouldDeadlock
 from loomnb.jsonvalue import thaw
 from loomnb.present import Story, ask_example, story_bundle, story_plain
 from loomnb.runtime.attempt import CURRENT
+from loomnb.runtime.definition import END
 from loomnb.runtime.failure import user_traceback
 from loomnb.runtime.lifecycle import FINISHED, Status
 from loomnb.runtime.loop import MISSING, Runtime
@@ -298,6 +299,8 @@ class Run:
             )
         then = RunRecord(id=self.id, workflow=self.workflow, source=self.record.source)
         then.replay(rows[: moves[number] + 1])
+        if then.place == END:
+            raise Refused(f"Move {number} ended the run {self.id}: nothing follows it.", advice="Fork an earlier one: see run.history.")
         record = self.runtime.start(
             REGISTRY.need(self.workflow),
             self.record.args,
