@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,7 @@ class _Pass:
     record: RunRecord
     definition: Definition
     acks: list[asyncio.Future[None]]
-    chain: Chain = field(default_factory=Chain)
+    chain: Chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Moves:
         if definition is None:
             self._stop_passing(record)
             return
-        p = _Pass(record, definition, [])
+        p = _Pass(record, definition, [], self._database.chain())
         try:
             await self._make_moves(p)
         except BaseException:

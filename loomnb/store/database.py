@@ -57,6 +57,11 @@ class Database:
             raise
         self._writer = Writer(own, source, last_seq)
 
+    @staticmethod
+    def chain() -> Chain:
+        """A chain for `put`."""
+        return Chain()
+
     def put(self, rows: Sequence[Row], done: Acknowledge, *, more: bool = False, chain: Chain | None = None) -> None:
         """Queue one atomic batch; `done` is called on the writer's thread once it is durable, or failed.
 
