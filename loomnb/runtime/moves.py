@@ -99,8 +99,8 @@ class Moves:
     def go(self, record: RunRecord) -> None:
         """Start a pass, unless one is under way."""
         with record.lock:
-            if record.passing or self.closed:
-                return
+            if record.passing or self.closed or record.status not in (Status.PENDING, Status.RUNNING):
+                return  # under way already; or canceled since whoever calls this let go of the lock
             record.passing = True
         self._hosts.of(record).spawn(lambda: self._pass(record))
 
