@@ -183,9 +183,16 @@ class WorldFailed(LoomError):
 
 
 class StoreBusy(WorldFailed):
-    """Another kernel owns the store file."""
+    """Another kernel owns the store file.
+
+    Attributes:
+        pid: its process, if it said so.
+        notebook: the notebook it serves; empty when unknown.
+    """
 
     code = "BUSY"
+    pid: int | None = None
+    notebook: str = ""
 
     def _render_traceback_(self) -> list[str]:
         return [f"{type(self).__name__} [{self.code}]: {self}"]  # as for Refused: this is a message to a person

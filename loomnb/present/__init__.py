@@ -1,11 +1,12 @@
 """Everything visible, as text and as safe static HTML. Pure."""
 
-from loomnb.present.markdown import escape, markdown_html, markdown_safe
+from loomnb.present.markdown import escape, markdown_html, markdown_line, markdown_safe
 from loomnb.present.story import (
     STATUS_TEXT,
     Story,
     answer_html,
     ask_example,
+    ask_heading,
     ask_plain,
     document_html,
     document_kind,
@@ -14,22 +15,25 @@ from loomnb.present.story import (
     story_plain,
     value_html,
 )
-from loomnb.present.table import table_html
+from loomnb.present.table import table_html, table_markdown
 
 __all__ = [
     "STATUS_TEXT",
     "Story",
     "answer_html",
     "ask_example",
+    "ask_heading",
     "ask_plain",
     "document_html",
     "document_kind",
     "escape",
     "markdown_html",
+    "markdown_line",
     "markdown_safe",
     "path_tail",
     "story_bundle",
     "story_plain",
     "table_html",
+    "table_markdown",
     "value_html",
 ]

@@ -9,7 +9,7 @@ import html
 from functools import cache
 from typing import Any
 
-__all__ = ["escape", "markdown_html", "markdown_safe"]
+__all__ = ["escape", "markdown_html", "markdown_line", "markdown_safe"]
 
 _TAGS = {
     *[
@@ -89,6 +89,15 @@ def _filter(_tag: str, attribute: str, value: str) -> str | None:
     if attribute == "class":
         return value if value.startswith("language-") else None
     return value
+
+
+def markdown_line(text: str, most: int = 60) -> str:
+    """The first line of Markdown as plain text, cut to `most` characters."""
+    import nh3  # noqa: PLC0415  # loaded when something is shown
+
+    first = next((line for line in text.strip().splitlines() if line.strip()), "")
+    plain = html.unescape(nh3.clean(_renderer().render(first), tags=set())).strip()
+    return plain if len(plain) <= most else plain[: most - 1].rstrip() + "…"
 
 
 def escape(text: str) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "Story",
     "answer_html",
     "ask_example",
+    "ask_heading",
     "ask_plain",
     "document_html",
     "document_kind",
@@ -178,9 +179,14 @@ def _html_block(html: str) -> str:
 # -- asks -----------------------------------------------------------------------------------------
 
 
+def ask_heading(ask: Ask) -> str:
+    """What stands above an ask. A confirmation's text follows it whole, so its label would only say it twice."""
+    return "Please confirm" if ask.kind == "confirm" else ask.label
+
+
 def ask_plain(ask: Ask) -> str:
     """A question as text, with how to answer it."""
-    lines = [f"? {ask.label}"]
+    lines = [f"? {ask_heading(ask)}"]
     if ask.description:
         lines.append(f"  {ask.description}")
     if ask.context:
@@ -212,7 +218,7 @@ def ask_example(ask: Ask) -> str:
 
 
 def _ask_html(ask: Ask) -> str:
-    body = f"<p><strong>{escape(ask.label)}</strong></p>"
+    body = f"<p><strong>{escape(ask_heading(ask))}</strong></p>"
     body += markdown_html(ask.description) if ask.description else ""
     body += markdown_html(ask.context) if ask.context else ""
     items = []
@@ -220,7 +226,7 @@ def _ask_html(ask: Ask) -> str:
         options = "".join(f"<li>{escape(o.label)}</li>" for o in question.options)
         described = markdown_html(question.description) if question.description else ""
         options = f"<ul>{options}</ul>" if options else ""
-        if question.question == ask.label:  # the only one: it stands above already
+        if question.question == ask_heading(ask):  # the only one: it stands above already
             body += described + options
         else:
             items.append(f"<li>{escape(question.question)}{described}{options}</li>")
@@ -257,7 +263,7 @@ def answer_html(ask: Ask, payload: Any) -> str:
 
 
 def _answer_plain(ask: Ask, payload: Any) -> str:
-    lines = [f"✓ {ask.label}", *(f"    {line}" for line in ask.context.splitlines())]
+    lines = [f"✓ {ask_heading(ask)}", *(f"    {line}" for line in ask.context.splitlines())]
     for name, value in _answer_pairs(ask, payload):
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         lines.append(f"    {name + ' → ' if name else ''}{text}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from loomnb.asks import Question, accept_confirmation, accept_questions
 from loomnb.jsonvalue import freeze
+from loomnb.present import markdown_line
 from loomnb.runtime import END, REGISTRY, START, AskContent, Envelope, Move, RunContext, current_attempt
 
 __all__ = ["ASK", "CellQuestions", "know_questions"]
@@ -49,9 +50,12 @@ class CellQuestions:
         """The questions, or the confirmation."""
         key = args.get("key", "")
         if "confirm" in args:
-            return AskContent(kind="confirm", label=args.get("title", "Please confirm"), context=args["confirm"], key=key)
+            return AskContent(
+                kind="confirm", label=f"Please confirm: {markdown_line(args['confirm'])}", context=args["confirm"], key=key
+            )
         questions = _questions(args)
-        label = questions[0].question if len(questions) == 1 else f"{len(questions)} questions"
+        more = len(questions) - 1
+        label = questions[0].question + (f" (and {more} more)" if more else "")
         return AskContent(kind="questions", label=label, questions=questions, key=key)
 
     def accept(self, move: Move, args: Mapping[str, Any], payload: Any) -> Any:

@@ -87,6 +87,5 @@ def _busy(store: Path, owner: dict[str, Any]) -> StoreBusy:
             "Or shut that kernel down. Its runs are kept."
         ),
     )
-    error.pid = pid  # type: ignore[attr-defined]
-    error.notebook = notebook  # type: ignore[attr-defined]
+    error.pid, error.notebook = pid, notebook or ""
     return error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from loomnb.errors import LoomError, Refused
-from loomnb.present import table_html
+from loomnb.present import table_html, table_markdown
 from loomnb.store.database import Database
 
 if TYPE_CHECKING:
@@ -115,7 +115,11 @@ class Relation:
     def static_bundle(self) -> dict[str, str]:
         """The first rows as text and HTML, for a page nobody can turn any more."""
         rows = [[cell_text(v) for v in row] for row in self.page(0, _SHOWN)]
-        return {"text/plain": self.text(), "text/html": table_html(self.columns, self.types, rows, self._total)}
+        return {
+            "text/plain": self.text(),
+            "text/html": table_html(self.columns, self.types, rows, self._total),
+            "text/markdown": table_markdown(self.columns, self.types, rows, self._total),
+        }
 
     def _ipython_display_(self) -> None:
         if not self.show_live(self):
@@ -211,7 +215,7 @@ def _check(cursor: Any, sql: str) -> None:
     if kind not in ("SELECT", "EXPLAIN", "PRAGMA"):
         raise Refused(
             f"loom.sql only reads, and this is a {kind} statement.",
-            advice="The store is written by runs. To change a copy: loom.snapshot('copy.duckdb'), then duckdb.connect('copy.duckdb').",
+            advice="The store is written by runs. Change a copy: loom.snapshot('copy.duckdb'), duckdb.connect('copy.duckdb').",
         )
 
 

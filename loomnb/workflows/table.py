@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import inspect
 import math
@@ -375,7 +376,9 @@ def _check(cls: type, found: Sequence[_Transition], by_place: Mapping[str, Seque
     for t in found:
         for value, what in ((t.move.to, "to"), (t.move.retry_target, "retry_target"), (t.move.error_place, "error_place")):
             if value is not None and value not in known:
+                near = difflib.get_close_matches(value, known, n=1)
+                hint = f"Did you mean {near[0]!r}? " if near else ""
                 raise DefinitionError(
-                    f"{where}.{t.move.name}: nothing leaves the place {value!r} ({what}=), so a run would be stuck there.",
-                    advice=f"Known places: {', '.join(sorted(known))}. Use 'end', correct the name, or add a transition from it.",
+                    f"{where}.{t.move.name} leads to {value!r} ({what}=), and nothing leaves that place: a run would be stuck.",
+                    advice=f"{hint}Places that lead on: {', '.join(sorted(known))}. Correct the name, or add one that leaves it.",
                 )

@@ -10,7 +10,7 @@ from typing import Any
 import ipywidgets as W  # noqa: N812  # the name its own documentation uses for short
 
 from loomnb.asks import Ask, Field
-from loomnb.present import escape, markdown_html, story_bundle
+from loomnb.present import ask_heading, escape, markdown_html, story_bundle
 from loomnb.runtime import FINISHED, Run, RunRecord
 from loomnb_widgets.bridge import Lane
 
@@ -59,7 +59,7 @@ class CoreForm:
     def _form(self, ask: Ask) -> Any:
         values: dict[str, Any] = {}
         error = W.HTML()
-        rows: list[Any] = [W.HTML(f"<b>{escape(ask.label)}</b>{markdown_html(ask.context) if ask.context else ''}")]
+        rows: list[Any] = [W.HTML(f"<b>{escape(ask_heading(ask))}</b>{markdown_html(ask.context) if ask.context else ''}")]
         rows += [self._input(field, values) for field in (ask.form.fields if ask.form else [])]
         for question in ask.questions:
             rows.append(

@@ -6,7 +6,16 @@ from typing import Any
 
 from loomnb.asks import Ask
 from loomnb.errors import LoomError
-from loomnb.present import STATUS_TEXT, answer_html, document_html, document_kind, markdown_html, path_tail, value_html
+from loomnb.present import (
+    STATUS_TEXT,
+    answer_html,
+    ask_heading,
+    document_html,
+    document_kind,
+    markdown_html,
+    path_tail,
+    value_html,
+)
 from loomnb.ready import ASK
 from loomnb.runtime import FINISHED, RunRecord, Status
 
@@ -77,7 +86,7 @@ def ask_view(ask: Ask, disabled: str) -> dict[str, Any]:
     out: dict[str, Any] = {
         "id": ask.id,
         "kind": ask.kind,
-        "label": ask.label,
+        "label": ask_heading(ask),
         "description_html": _html(ask.description or (ask.form.description if ask.form else "")),
         "enabled": not disabled,
         "disabled_reason": disabled,
@@ -132,7 +141,7 @@ def answer_view(number: int, answered: tuple[int, int, Ask, Any]) -> dict[str, A
         "stamp": stamp,
         "name": "answer",
         "kind": "answer",
-        "title": ask.label,
+        "title": ask_heading(ask),
         "role": "",
         "html": answer_html(ask, payload) or "<p>✓</p>",
     }
