@@ -327,3 +327,32 @@ def test_a_move_that_cancels_its_own_run_is_not_committed(session: loom.Loom) ->
     at_rest(run)
 
     assert (run.status, run.place) == ("canceled", "start")
+
+
+def test_a_cancel_that_comes_while_the_last_commit_is_in_flight_is_not_lost(session: loom.Loom) -> None:
+    """The move is made and its question is on its way to the file: the run is canceled once it rests."""
+    held, release = threading.Event(), threading.Event()
+
+    def hold(*_: Any) -> None:
+        held.set()
+        release.wait(20)
+
+    @loom.workflow
+    class Resting(loom.BaseWorkflow):
+        @loom.transition(to="ask")
+        def begin(self) -> None:
+            session.runtime.database.put([("none", "test", "{}")], hold)
+            held.wait(10)
+
+        @loom.transition(from_="ask", to="end", wait=True)
+        def go(self) -> None: ...
+
+    run = session.start(Resting)
+    assert held.wait(10)
+    while run.record.attempt is not None:  # until the move is over and its batch is queued
+        threading.Event().wait(0.005)
+    run.cancel(timeout=0)
+    release.set()
+    at_rest(run)
+
+    assert (run.status, run.pending) == ("canceled", [])
