@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from loomnb.documents import DocumentEntity, Shelf
 from loomnb.errors import NotJson, OwnershipLost, Refused
 from loomnb.jsonvalue import FrozenDict, freeze
 from loomnb.runtime.definition import Definition, Move
-from loomnb.runtime.record import RunRecord
+from loomnb.runtime.record import Progress, RunRecord
 from loomnb.runtime.registry import REGISTRY
 
 __all__ = ["CURRENT", "Attempt", "Show", "current_attempt"]
@@ -47,13 +47,15 @@ class StateDict(FrozenDict):
 class Attempt:
     """The access of one try of one move. Everything written through it is committed with the move or dropped."""
 
-    def __init__(self, record: RunRecord, move: Move, number: int) -> None:
+    def __init__(self, record: RunRecord, move: Move, number: int, stop_children: Callable[[RunRecord], None]) -> None:
         self.record = record
+        self._stop_children = stop_children
         self.move = move
         self.number = number
         self.state = StateDict(record.state)
         self.result: Any = record.result
         self.result_dirty = False
+        self.progress: Progress | None = None
         self.saved: list[DocumentEntity] = []
         self.children: list[RunRecord] = []
         self.log: list[str] = []
@@ -136,6 +138,11 @@ class Attempt:
         """
         self._check()
         record = self.record
+        if record.stateless:
+            raise Refused(
+                "A stateless run cannot start a sub-workflow: there is no store to keep it in.",
+                advice="Leave stateless=True out.",
+            )
         if show not in ("inline", "link", "hidden"):
             raise Refused(f"show={show!r} is not known.", advice="Use 'inline', 'link' or 'hidden'.")
         parent = REGISTRY.get(record.workflow)
@@ -158,6 +165,7 @@ class Attempt:
             pipelined=record.pipelined,
             loop=record.loop,
             user_id=record.user_id,
+            app_name=record.app_name,
             workspace_id=record.workspace_id,
             loaded_args=loaded,
             context=record.context,
@@ -179,7 +187,21 @@ class Attempt:
         self.children.append(child)
         return child.id
 
+    def cancel_children(self) -> None:
+        """Cancel the sub-workflows that still go on, now. Their callbacks come as of any child that was canceled.
+
+        It cannot be taken back when the move fails, and a move made again after a crash does it again: let a transition of
+        its own do this and nothing else. It waits for the store: call it from a plain `def`.
+        """
+        self._check()
+        self._stop_children(self.record)
+
     # -- the rest ---------------------------------------------------------------------------------
+
+    def tell_progress(self, done: int, total: int) -> None:
+        """How far the run is, shown when the move is committed."""
+        self._check()
+        self.progress = Progress(done, total)
 
     def note(self, text: str) -> int:
         """Take what the body printed or logged. Kept even when the move fails."""

@@ -58,9 +58,11 @@ class Runtime:
         """Runs that could not be read at open, with the reason. They were left as they are."""
         self._hosts = Hosts()
         self._records = Records(database, source, self._hosts)
-        self._moves = Moves(database, source, self._records, self._hosts, self._at_rest)
-        self._children = Children(database, self._records, self._turn, self._moves.go)
-        self._records.on_load = self._children.restore
+        self._moves = Moves(
+            database, source, self._records, self._hosts, at_rest=self._at_rest, stop_children=self.cancel_children
+        )
+        self._children = Children(database, self._records, self._moves.go)
+        self._records.on_load = lambda record: self._children.restore([record])
         self._restore()
         REGISTRY.listen(self)
 
@@ -157,8 +159,7 @@ class Runtime:
             self.database.commit([r for _, r in lost])
             for record, _ in lost:
                 record.publish(record.snapshot())
-        for record in self.live():
-            self._children.restore(record)
+        self._children.restore(self.live())
         for record in self.live():
             self._resume(record)
 
@@ -167,6 +168,8 @@ class Runtime:
         if record.cancel_again:
             record.cancel_again = False
             self.cancel(record)
+        if record.view.status is Status.CANCELED:
+            self.cancel_children(record)  # those that its last move started while it was being stopped
         if record.view.status in FINISHED:
             self._children.ended(record)
         if self._children.deliver(record):
@@ -247,7 +250,7 @@ class Runtime:
                 advice="Nothing was changed; the question stays open.",
             )
         with record.lock:
-            if ask not in record.view.asks:  # somebody else, or the payload's own inspection, was faster
+            if ask not in record.view.asks or record.passing:  # somebody else, or the payload's own inspection, was faster
                 raise self.refusal(record, ask.id)
             before = record.due, record.has_error, record.failure
             record.inbox = Payload(move.name, stored, source)
@@ -358,22 +361,49 @@ class Runtime:
         self._moves.go(record)
 
     def cancel(self, record: RunRecord) -> None:
-        """Stop a run; finished runs are left as they are. A move in progress is stopped before it commits."""
-        if record.status in FINISHED:
-            return
-        for child_id in record.children:  # the children first, so that none of them calls back into a run that still moves
-            self.cancel(self._records.record(child_id))
-        with record.lock:
-            if record.passing:
-                record.cancel_requested = True
-                self._hosts.of(record).post(stop_body, record)
-                return
-            if after(record.status, Event.CANCELED) is record.status:
-                return
-            self._turn(record, Event.CANCELED, "run.canceled")
-            record.endings += 1
-        self._records.settle(record)
-        self._children.ended(record)
+        """Stop a run with all its sub-workflows; finished runs are left as they are. A move in progress is stopped before it
+        commits; what is at rest is canceled in one batch, so that no child calls back into a run that is being canceled."""
+        if record.status not in FINISHED:
+            self._stop([record])
+
+    def cancel_children(self, record: RunRecord) -> None:
+        """Stop the sub-workflows of a run that are not finished, with all theirs; the run itself goes on."""
+        self._stop([r for r in self._below(record) if r.parent_id == record.id and r.status not in FINISHED])
+
+    def _below(self, record: RunRecord) -> list[RunRecord]:
+        """The live runs that it started, directly or not: a child's id begins with its parent's."""
+        return [r for r in self.live() if r.id.startswith(f"{record.id}.")]
+
+    def _stop(self, roots: Sequence[RunRecord]) -> None:
+        tree = {r.id: r for root in roots for r in (root, *self._below(root))}
+        resting: list[RunRecord] = []
+        with contextlib.ExitStack() as locks:
+            # Parents before children and else by id: two that stop overlapping trees must not wait for one another.
+            for r in sorted(tree.values(), key=lambda r: (r.id.count("."), r.id)):
+                locks.enter_context(r.lock)
+                if r.passing:
+                    r.cancel_requested = True
+                    self._hosts.of(r).post(stop_body, r)
+                elif r.status not in FINISHED:
+                    resting.append(r)
+            before = [r.status for r in resting]
+            try:
+                for r in resting:
+                    r.status = after(r.status, Event.CANCELED)
+                if resting:
+                    self.database.commit([row(r, "run.canceled", r.standing()) for r in resting])
+            except BaseException:
+                for r, status in zip(resting, before, strict=True):
+                    r.status = status
+                raise
+            for r in resting:
+                r.endings += 1
+                r.publish(r.snapshot())
+        for r in resting:
+            self._records.settle(r)
+        for root in roots:
+            if root in resting:
+                self._children.ended(root)
 
     def children(self, record: RunRecord) -> list[RunRecord]:
         """The sub-workflows a run has started, in order."""

@@ -22,6 +22,7 @@ from loomnb.errors import LoomError, StoreClosed
 from loomnb.ids import Source
 from loomnb.jsonvalue import changes
 from loomnb.runtime.attempt import Attempt
+from loomnb.runtime.children import next_callback, take_callback
 from loomnb.runtime.definition import END, Definition, Move
 from loomnb.runtime.failure import Failure, bug, tame
 from loomnb.runtime.host import Hosts
@@ -83,17 +84,30 @@ def _child_failure(move: Move, payload: Payload | None) -> Exception | None:
     return _ChildFailed(envelope.error_message or f"the sub-workflow {envelope.status}")
 
 
+def _taken_row(record: RunRecord) -> Row:
+    """The row that says which callback was taken: the one in the inbox."""
+    return row(record, "run.answered", {**(record.inbox.to_json() if record.inbox is not None else {}), **record.standing()})
+
+
 class Moves:
     """Moves the runs of one store."""
 
     def __init__(
-        self, database: Database, source: Source, records: Records, hosts: Hosts, at_rest: Callable[[RunRecord], None]
+        self,
+        database: Database,
+        source: Source,
+        records: Records,
+        hosts: Hosts,
+        *,
+        at_rest: Callable[[RunRecord], None],
+        stop_children: Callable[[RunRecord], None],
     ) -> None:
         self._database = database
         self._source = source
         self._records = records
         self._hosts = hosts
         self._at_rest = at_rest
+        self._stop_children = stop_children
         self.closed = False
 
     def go(self, record: RunRecord) -> None:
@@ -129,13 +143,18 @@ class Moves:
         record = p.record
         steps = 0
         following: _Next | None = await self._first(record, p.definition)
+        if record.unwritten:
+            record.unwritten = False
+            await self._commit(p, [_taken_row(record)])
         while following is not None:
             if record.cancel_requested:
                 await self._commit(p, [row(record, "run.canceled", self._set(record, Event.CANCELED))], last=True)
                 return
             if following.move is None:
-                await self._come_to_rest(p, following)
-                return
+                following = await self._come_to_rest(p, following)
+                continue
+            if following.payload is not None:
+                steps = 0  # somebody, or a child's end, let it go on: that is as good as a rest
             if steps >= record.step_limit:
                 await self._stop_at_limit(p)
                 return
@@ -175,7 +194,7 @@ class Moves:
         record, definition = p.record, p.definition
         move, payload = what.move, what.payload
         assert move is not None
-        attempt = Attempt(record, move, record.moves + 1)
+        attempt = Attempt(record, move, record.moves + 1, self._stop_children)
         started = self._source.monotonic()
         record.attempt, record.attempt_started = attempt, started
         raised: BaseException | None = what.raised or _child_failure(move, payload)
@@ -211,6 +230,9 @@ class Moves:
             body["changes"] = ops
         if attempt.result_dirty:
             body["result"] = record.result = attempt.result
+        if attempt.progress is not None:
+            record.progress = attempt.progress
+            body["progress"] = list(attempt.progress)
         record.state, record.place, record.moves = state, move.to, attempt.number
         record.inbox = record.due = None
         if record.status is Status.RUNNING and tries:
@@ -236,6 +258,12 @@ class Moves:
             rows.insert(0, row(record, "run.moved", {**body, **self._set(record, Event.MOVED)}))
             await self._commit(p, rows, news)
             return following
+        callback = next_callback(definition, record)
+        if callback is not None:  # no rest between two callbacks: the next one is taken in the batch of this move
+            rows.insert(0, row(record, "run.moved", {**body, **self._set(record, Event.MOVED)}))
+            following = self._take(record, callback)
+            await self._commit(p, [*rows, _taken_row(record)], news)
+            return following
         event, asks, ask_rows = self._rest(record, definition, following)
         standing = self._set(record, event)
         if event is Event.RESTED:
@@ -245,6 +273,12 @@ class Moves:
         rows.insert(0, row(record, "run.moved", {**body, **standing}))
         await self._commit(p, [*rows, *ask_rows], news, asks=asks, last=True)
         return None
+
+    @staticmethod
+    def _take(record: RunRecord, callback: tuple[Move, Payload]) -> _Next:
+        with record.lock:
+            take_callback(record, callback)
+        return _Next(callback[0], record.inbox)
 
     def _rest(self, record: RunRecord, definition: Definition, following: _Next) -> tuple[Event, tuple[Ask, ...], list[Row]]:
         asks, rows = self.open_asks(record, definition)
@@ -261,9 +295,14 @@ class Moves:
             )
         return Event.BROKE, (), []
 
-    async def _come_to_rest(self, p: _Pass, following: _Next) -> None:
-        """A pass that finds nothing to do at its very beginning (a retry, a restore)."""
+    async def _come_to_rest(self, p: _Pass, following: _Next) -> _Next | None:
+        """A pass that finds nothing to do at its very beginning (a retry, a restore), unless a callback waits."""
         record, definition = p.record, p.definition
+        callback = next_callback(definition, record)
+        if callback is not None:
+            following = self._take(record, callback)
+            await self._commit(p, [_taken_row(record)])
+            return following
         event, asks, ask_rows = self._rest(record, definition, following)
         body = self._set(record, event)
         body |= {"waiting_for": "person" if asks else "child"} if event is Event.RESTED else {}
@@ -271,6 +310,7 @@ class Moves:
             body = {**body, "move": record.moves + 1, "name": "", "from": record.place, "error": record.failure.to_json()}
         kind = "run.rested" if event is Event.RESTED else "run.broke"
         await self._commit(p, [row(record, kind, body), *ask_rows], asks=asks, last=True)
+        return None
 
     def open_asks(self, record: RunRecord, definition: Definition) -> tuple[tuple[Ask, ...], list[Row]]:
         """An ask for each wait transition that leaves the place, and the rows that store them.
@@ -312,7 +352,7 @@ class Moves:
         record.has_error, record.failure, record.inbox = True, failure, None
         body: dict[str, Any] = {"move": record.moves + 1, "name": move.name, "from": record.place, "ms": ms, "attempt": tries}
         error = failure.to_json()
-        if move.retry_attempts > 0 and tries < move.retry_attempts:
+        if move.retry_attempts > 0 and tries < move.retry_attempts and not record.stateless:
             at = self._source.now() + timedelta(seconds=move.back_off(tries + 1))
             record.due = Due(move.name, move.from_, payload, at)
             if move.retry_target is not None:
@@ -466,6 +506,10 @@ class Moves:
                 record.place, record.state, record.result, record.moves = stored.place, stored.state, stored.result, stored.moves
                 record.shelf, record.documents, record.stamp = stored.shelf, stored.documents, stored.stamp
                 record.due, record.inbox, record.attempts = stored.due, stored.inbox, stored.attempts
+                record.taken, record.unwritten = stored.taken, False
+                record.awaited.clear()
+                record.callbacks.clear()
+                self._records.on_load(record)  # which children there are, and what they have to tell
             except Exception:  # noqa: BLE001  # the store cannot even be read: what is in memory is the best there is
                 record.exception = exc
             record.status, record.has_error, record.failure = Status.FAILED, True, failure

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from loomnb.asks import Ask
 from loomnb.documents import DocumentEntity, Shelf
@@ -28,10 +28,23 @@ if TYPE_CHECKING:
     from loomnb.runtime.attempt import Attempt
     from loomnb.runtime.host import Host
 
-__all__ = ["Due", "Payload", "RunRecord", "RunView", "WaitingFor", "row"]
+__all__ = ["Due", "Payload", "Progress", "RunRecord", "RunView", "WaitingFor", "row"]
 
 WaitingFor = Literal["person", "child"]
 _LOG_KEPT = 1_000_000
+
+LOCAL_USER, NOTEBOOK_APP = "local", "notebook"
+"""Whose and which app's a run is that nobody says more of."""
+
+
+class Progress(NamedTuple):
+    """How far a run is, where its moves say so: `37 of 1,000`."""
+
+    done: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.done:,} of {self.total:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +61,7 @@ class RunView:
     has_error: bool = False
     retry_count: int = 0
     asks: tuple[Ask, ...] = ()
+    progress: Progress | None = None
     updated_at: datetime | None = None
 
 
@@ -110,7 +124,8 @@ class RunRecord:
     step_limit: int = 1000
     pipelined: bool = False
     loop: str = "thread"
-    user_id: str = "local"
+    user_id: str = LOCAL_USER
+    app_name: str = NOTEBOOK_APP
     workspace_id: str = ""
     parent_id: str | None = None
     callback: Mapping[str, Any] | None = None
@@ -135,8 +150,9 @@ class RunRecord:
     """Children whose callback has not been taken yet → the wait transition it is for."""
     taken: set[str] = field(default_factory=set[str])
     """Tokens of the callbacks that were taken."""
-    callbacks: list[Payload] = field(default_factory=list[Payload])
-    """Callbacks that wait until a place can take them."""
+    callbacks: dict[str, Payload] = field(default_factory=dict[str, Payload])
+    """Child → its callback, as long as it waits for a place that can take it."""
+    progress: Progress | None = None
 
     # seen by everybody
     view: RunView = field(default_factory=RunView)
@@ -157,6 +173,10 @@ class RunRecord:
     context: contextvars.Context | None = None
     host: Host | None = None
     passing: bool = False
+    unwritten: bool = False
+    """Whether the callback in `inbox` was taken, and the pass has still to write that down."""
+    stateless: bool = False
+    """Nothing of it is stored: no sub-workflow can start, and nothing is tried again later."""
     scripting: bool = False
     """Whether the script of answers has still to be asked about the open asks."""
     cancel_requested: bool = False
@@ -219,6 +239,7 @@ class RunRecord:
             has_error=self.has_error,
             retry_count=self.retry_count(),
             asks=asks,
+            progress=self.progress,
             updated_at=self.source.now(),
         )
 
@@ -238,6 +259,8 @@ class RunRecord:
         body |= {"notebook": notebook_name()} if notebook_name() else {}
         body |= {"parent_id": self.parent_id} if self.parent_id is not None else {}
         body |= {"callback": self.callback} if self.callback is not None else {}
+        if (self.user_id, self.app_name) != (LOCAL_USER, NOTEBOOK_APP):  # else it is in the store's own workspace
+            body |= {"user": self.user_id, "app": self.app_name, "workspace": self.workspace_id}
         return body | self.standing()
 
     def take(self, payload: Payload) -> None:
@@ -245,6 +268,7 @@ class RunRecord:
         if payload.envelope is not None:
             self.taken.add(payload.token)
             self.awaited.pop(payload.envelope.workflow_id, None)
+            self.callbacks.pop(payload.envelope.workflow_id, None)
 
     def standing(self) -> dict[str, Any]:
         """What every status row says."""
@@ -300,6 +324,7 @@ class RunRecord:
             self.path.append((body["place"], body["name"]))
             self.attempts.pop(body["name"], None)
             self.due = self.inbox = None
+            self.progress = Progress(*body["progress"]) if "progress" in body else self.progress
             self._take_error(body)
         elif kind == "run.broke":
             self._break(body)
@@ -320,6 +345,8 @@ class RunRecord:
         self.step_limit = body.get("step_limit", 1000)
         self.pipelined = body.get("durability") == "pipelined"
         self.parent_id, self.callback = body.get("parent_id"), freeze(body.get("callback"))
+        self.user_id, self.app_name = body.get("user", LOCAL_USER), body.get("app", NOTEBOOK_APP)
+        self.workspace_id = body.get("workspace", self.workspace_id)
         self.path = [(body["place"], "")]
 
     def _break(self, body: dict[str, Any]) -> None:
