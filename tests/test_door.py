@@ -26,9 +26,7 @@ def stub_names() -> dict[str, tuple[str, str]]:
 
 def stub_all() -> list[str]:
     found = next(
-        n
-        for n in STUB.body
-        if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name) and n.targets[0].id == "__all__"
+        n for n in STUB.body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name) and n.targets[0].id == "__all__"
     )
     names: list[str] = ast.literal_eval(found.value)
     return names

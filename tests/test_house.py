@@ -71,9 +71,7 @@ def test_a_room_imports_only_rooms_above_it(path: Path) -> None:
     room = room_of(path)
     allowed = {*ROOMS[: ROOMS.index(room)], room}
     wrong = [
-        f"line {line}: {name}"
-        for name, line in imports(path)
-        if name.startswith("loomnb.") and name.split(".")[1] not in allowed
+        f"line {line}: {name}" for name, line in imports(path) if name.startswith("loomnb.") and name.split(".")[1] not in allowed
     ]
 
     assert wrong == []
@@ -101,11 +99,7 @@ def test_a_room_enters_another_through_its_door(path: Path) -> None:
 @pytest.mark.parametrize("path", CORE_FILES, ids=lambda p: str(p.relative_to(CORE)))
 def test_no_room_imports_its_own_door(path: Path) -> None:
     room = room_of(path)
-    wrong = [
-        f"line {line}: {name}"
-        for name, line in imports(path)
-        if name == f"loomnb.{room}" and path.name != "__init__.py"
-    ]
+    wrong = [f"line {line}: {name}" for name, line in imports(path) if name == f"loomnb.{room}" and path.name != "__init__.py"]
 
     assert wrong == []
 
@@ -126,17 +120,13 @@ def test_no_headless_file_imports_a_notebook_library(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FACE_FILES, ids=lambda p: str(p.relative_to(FACE)))
 def test_the_face_imports_only_doors(path: Path) -> None:
-    wrong = [
-        f"line {line}: {name}" for name, line in imports(path) if name.startswith("loomnb.") and name.count(".") > 1
-    ]
+    wrong = [f"line {line}: {name}" for name, line in imports(path) if name.startswith("loomnb.") and name.count(".") > 1]
 
     assert wrong == []
 
 
 def in_a_fresh_process(code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

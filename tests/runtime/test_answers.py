@@ -326,7 +326,13 @@ def test_a_wait_guard_that_does_not_hold_refuses_the_answer_and_changes_nothing(
     with pytest.raises(loom.AnswerRefused, match="'may'"):
         run.answer("go")
 
-    assert (run.status, run.place, run.has_error, run.pending, run.available_transitions) == ("waiting", "ask", False, pending, available)
+    assert (run.status, run.place, run.has_error, run.pending, run.available_transitions) == (
+        "waiting",
+        "ask",
+        False,
+        pending,
+        available,
+    )
     assert available == [{"id": "go", "from": "ask", "to": "end", "trigger": "manual"}]
 
 

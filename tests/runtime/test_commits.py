@@ -143,7 +143,9 @@ def test_a_move_whose_commit_fails_is_not_there_and_can_be_retried(session: loom
     assert [d.content["text"] for d in run.documents] == list("12345")
 
 
-def test_after_a_failed_commit_no_later_move_of_a_pipelined_run_is_stored(session: loom.Loom, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_failed_commit_no_later_move_of_a_pipelined_run_is_stored(
+    session: loom.Loom, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The moves behind it were built on it."""
     with monkeypatch.context() as patch:
         fail_commits(patch, '"move":3,')

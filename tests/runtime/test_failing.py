@@ -475,7 +475,9 @@ def test_the_users_own_frames_are_told_apart_from_ours(session: loom.Loom) -> No
 
 
 @pytest.mark.parametrize(
-    "exc", [SystemExit(3), KeyboardInterrupt(), StopIteration("x"), GeneratorExit(), EOFError("input")], ids=lambda e: type(e).__name__
+    "exc",
+    [SystemExit(3), KeyboardInterrupt(), StopIteration("x"), GeneratorExit(), EOFError("input")],
+    ids=lambda e: type(e).__name__,
 )
 def test_an_exception_that_means_something_to_python_fails_only_its_run(session: loom.Loom, exc: BaseException) -> None:
     run = broken(session, exc)

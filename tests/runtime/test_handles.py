@@ -112,7 +112,7 @@ def test_a_fork_goes_on_from_the_move_it_names(session: loom.Loom, at: int, plac
     fork = run.fork(at=at)
     at_rest(fork)
 
-    assert [h.place for h in fork.history][0] == place
+    assert fork.history[0].place == place
     assert (fork.status, fork.state["seen"]) == ("waiting", ["first", "second"])
     assert (run.status, run.state["seen"]) == ("completed", ["first", "second", "mine"])
     assert fork.id != run.id

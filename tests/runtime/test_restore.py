@@ -31,7 +31,11 @@ def _closed_gate() -> Iterator[None]:
 def killed(path: Path, code: str, last_line: Callable[[str], bool]) -> list[str]:
     """Run code in a process of its own, kill it -9 at the line that says so; the lines it said."""
     process = subprocess.Popen(
-        [sys.executable, "-c", f"import loomnb as loom\nfrom tests.runtime import flows\nsession = loom.open({str(path)!r})\n{code}"],
+        [
+            sys.executable,
+            "-c",
+            f"import loomnb as loom\nfrom tests.runtime import flows\nsession = loom.open({str(path)!r})\n{code}",
+        ],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -91,7 +95,8 @@ def test_nothing_of_the_move_in_flight_was_kept(here: Path) -> None:
         at_rest(run)
 
 
-QUESTION = f"flows.GO.set()\nrun = session.start(flows.Killed)\nimport asyncio\nasyncio.run(run.settled())\nprint('rests', flush=True)\n{HANG}"
+REST = "import asyncio\nasyncio.run(run.settled())"
+QUESTION = f"flows.GO.set()\nrun = session.start(flows.Killed)\n{REST}\nprint('rests', flush=True)\n{HANG}"
 
 
 def test_a_question_outlives_its_kernel(here: Path) -> None:
@@ -143,9 +148,7 @@ def test_a_question_of_a_cell_outlives_its_kernel(here: Path) -> None:
         assert len(session.pending()) == 0
 
 
-RETRYING = (
-    f"run = session.start(flows.Retried)\nwhile run.status != 'retrying': pass\nprint('backs off', flush=True)\n{HANG}"
-)
+RETRYING = f"run = session.start(flows.Retried)\nwhile run.status != 'retrying': pass\nprint('backs off', flush=True)\n{HANG}"
 
 
 def test_a_pending_automatic_retry_survives_a_restart(here: Path) -> None:

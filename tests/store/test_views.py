@@ -17,8 +17,7 @@ COLUMNS = {
     "store": ["id", "created_at"],
     "runs": [
         *("run_id", "number", "workflow", "title", "status", "waiting_for", "place", "moves", "has_error", "error_code"),
-        *("error_message", "args", "result", "key",
-        "parent_id", "labels", "notebook", "started_at", "updated_at", "seq"),
+        *("error_message", "args", "result", "key", "parent_id", "labels", "notebook", "started_at", "updated_at", "seq"),
     ],
     "moves": [
         *(
@@ -59,7 +58,8 @@ def test_a_table_has_these_columns(session: loom.Loom, name: str) -> None:
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_table_is_described(session: loom.Loom, name: str) -> None:
     rows = session.sql(
-        "select comment from duckdb_tables() where table_name = ? union all select comment from duckdb_views() where view_name = ?",
+        "select comment from duckdb_tables() where table_name = ? union all "
+        "select comment from duckdb_views() where view_name = ?",
         [name, name],
     ).fetchall()
 

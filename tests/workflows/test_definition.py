@@ -197,7 +197,9 @@ def test_a_guard_that_is_no_method_is_refused() -> None:
 
 
 @pytest.mark.case("workflows:C11")
-@pytest.mark.parametrize("options", [{"to": "nowhere"}, {"to": "end", "retry_target": "nowhere"}, {"to": "end", "error_place": "nowhere"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"to": "nowhere"}, {"to": "end", "retry_target": "nowhere"}, {"to": "end", "error_place": "nowhere"}], ids=str
+)
 def test_a_place_that_nothing_leaves_is_refused(options: dict[str, Any]) -> None:
     def define() -> None:
         @loom.workflow
@@ -428,9 +430,13 @@ def test_of_several_guards_the_outermost_counts(session: loom.Loom) -> None:
 
 @pytest.mark.case("workflows:E20")
 @pytest.mark.parametrize(
-    ("value", "milliseconds"), [(None, 300_000), ("0", 300_000), ("soon", 300_000), ("-5", 300_000), ("", 300_000), ("1500", 1500)], ids=repr
+    ("value", "milliseconds"),
+    [(None, 300_000), ("0", 300_000), ("soon", 300_000), ("-5", 300_000), ("", 300_000), ("1500", 1500)],
+    ids=repr,
 )
-def test_the_default_time_out_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch, value: str | None, milliseconds: float) -> None:
+def test_the_default_time_out_is_read_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, milliseconds: float
+) -> None:
     monkeypatch.delenv("LOOMNB_TRANSITION_TIMEOUT", raising=False)
     if value is not None:
         monkeypatch.setenv("LOOMNB_TRANSITION_TIMEOUT", value)
@@ -452,7 +458,9 @@ def test_a_time_out_may_be_given(timeout: Any, milliseconds: float) -> None:
 
 
 @pytest.mark.case("workflows:E21")
-@pytest.mark.parametrize(("options", "attempts"), [({}, -1), ({"error_place": "end"}, 0), ({"error_place": "end", "retry_attempts": 2}, 2)], ids=str)
+@pytest.mark.parametrize(
+    ("options", "attempts"), [({}, -1), ({"error_place": "end"}, 0), ({"error_place": "end", "retry_attempts": 2}, 2)], ids=str
+)
 def test_an_error_place_alone_means_no_automatic_retry(options: dict[str, Any], attempts: int) -> None:
     def go(self: Any) -> None: ...
 

@@ -148,7 +148,9 @@ WRITES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.case("workflows:B08")
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_writing_into_the_state_argument_raises_and_names_the_setter(session: loom.Loom, write: Callable[[Any], Any]) -> None:
-    run = run_of(session, lambda self, *_: self.set_state({"items": [1], "deep": {"a": {"b": 1}}}), lambda _, state, __: write(state))
+    run = run_of(
+        session, lambda self, *_: self.set_state({"items": [1], "deep": {"a": {"b": 1}}}), lambda _, state, __: write(state)
+    )
 
     assert (run.status, run.error_code) == ("failed", "READ_ONLY")
     assert "assign_state" in (run.traceback or "")
