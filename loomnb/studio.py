@@ -21,7 +21,7 @@ from loomnb.asks import NOTHING, Answers, Ask, Confirmation, Script, check_confi
 from loomnb.errors import Conflict, LoomError, Refused
 from loomnb.ids import SYSTEM, Source
 from loomnb.present import Story
-from loomnb.ready import ASK, know_questions
+from loomnb.ready import ASK, know_ready
 from loomnb.runtime import CURRENT, Face, NoFace, Run, RunRecord, Runtime, Status
 from loomnb.store import MEMORY, Database, Relation, query
 from loomnb.workflows import BaseWorkflow, definition_of
@@ -195,7 +195,7 @@ class Loom:
 
     def __init__(self, path: str, *, durability: Durability = "sync", source: Source = SYSTEM) -> None:
         _check_durability(durability)
-        know_questions()
+        know_ready()
         self._database = Database(path, source)
         try:
             self._script: Script | None = None

@@ -18,13 +18,16 @@ from loomnb.runtime import REGISTRY
 settings.register_profile("loomnb", deadline=None, database=None)
 settings.load_profile("loomnb")
 
+READY = {"ask", "ask_user", "confirm_user", "fan_out", "sequence"}
+"""Definitions that are known from the first store on."""
+
 
 @pytest.fixture(autouse=True)
 def _own_definitions() -> Iterator[None]:
     """Workflows defined in a test are gone after it, so that two tests may use one name."""
     known = dict(REGISTRY._known)
     yield
-    for name in REGISTRY._known.keys() - known.keys() - {"ask"}:  # a cell's questions are known from the first store on
+    for name in REGISTRY._known.keys() - known.keys() - READY:
         del REGISTRY._known[name]
     REGISTRY._known.update(known)
 

@@ -1,5 +1,35 @@
-"""Ready-made runs that join rooms: questions and confirmations asked in a cell."""
+"""Ready-made runs that join rooms: questions asked in a cell, sub-workflows in numbers, a person asked by a workflow."""
 
-from loomnb.ready.questions import ASK, CellQuestions, know_questions
+from loomnb.ready.fanout import FanOutWorkflow
+from loomnb.ready.items import ChildOutcome, FanOutArgs, FanOutResult, Item, SequenceArgs, SequenceResult
+from loomnb.ready.known import know_ready
+from loomnb.ready.people import (
+    AskUserConfirmDocument,
+    AskUserDocument,
+    AskUserOptionsDocument,
+    AskUserWorkflow,
+    ConfirmUserDocument,
+    ConfirmUserWorkflow,
+)
+from loomnb.ready.questions import ASK, CellQuestions
+from loomnb.ready.sequence import SequenceWorkflow
 
-__all__ = ["ASK", "CellQuestions", "know_questions"]
+__all__ = [
+    "ASK",
+    "AskUserConfirmDocument",
+    "AskUserDocument",
+    "AskUserOptionsDocument",
+    "AskUserWorkflow",
+    "CellQuestions",
+    "ChildOutcome",
+    "ConfirmUserDocument",
+    "ConfirmUserWorkflow",
+    "FanOutArgs",
+    "FanOutResult",
+    "FanOutWorkflow",
+    "Item",
+    "SequenceArgs",
+    "SequenceResult",
+    "SequenceWorkflow",
+    "know_ready",
+]

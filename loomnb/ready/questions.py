@@ -8,9 +8,9 @@ from typing import Any
 from loomnb.asks import Question, accept_confirmation, accept_questions
 from loomnb.jsonvalue import freeze
 from loomnb.present import markdown_line
-from loomnb.runtime import END, REGISTRY, START, AskContent, Envelope, Move, RunContext, current_attempt
+from loomnb.runtime import END, START, AskContent, Envelope, Move, RunContext, current_attempt
 
-__all__ = ["ASK", "CellQuestions", "know_questions"]
+__all__ = ["ASK", "CellQuestions"]
 
 _MOVE = Move(name="answer", from_=START, to=END, wait=True, timeout=0)
 
@@ -24,6 +24,8 @@ class CellQuestions:
     fingerprint = "ask-1"
     step_limit = 10
     rests_at_start = True
+    runs_ahead = False
+    places = (START,)
 
     def parse_args(self, raw: Any) -> tuple[Any, Any]:
         """As they are: they were checked before."""
@@ -74,8 +76,3 @@ def _questions(args: Mapping[str, Any]) -> tuple[Question, ...]:
 
 
 ASK = CellQuestions()
-
-
-def know_questions() -> None:
-    """Make `ask` known; every store needs it, for the questions an earlier kernel left open."""
-    REGISTRY.add(ASK, __name__, "CellQuestions")

@@ -134,6 +134,11 @@ class Definition(Protocol):
         ...
 
     @property
+    def runs_ahead(self) -> bool:
+        """Whether its bodies touch nothing but the run, so that its moves need not wait for one another's commits."""
+        ...
+
+    @property
     def rests_at_start(self) -> bool:
         """Whether a run begins with its question instead of a move."""
         ...
@@ -144,6 +149,11 @@ class Definition(Protocol):
 
     def load_args(self, stored: Any) -> Any:
         """The value for `ctx.args` from what was stored."""
+        ...
+
+    @property
+    def places(self) -> Sequence[str]:
+        """The places that moves leave, as they are written; also those nothing leads to."""
         ...
 
     def moves_from(self, place: str) -> Sequence[Move] | None:

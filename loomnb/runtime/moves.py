@@ -58,6 +58,8 @@ class _Pass:
     definition: Definition
     acks: list[asyncio.Future[None]]
     chain: Chain
+    ahead: bool
+    """Whether its moves need not wait for one another's commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class Moves:
         if definition is None:
             self._stop_passing(record)
             return
-        p = _Pass(record, definition, [], self._database.chain())
+        p = _Pass(record, definition, [], self._database.chain(), record.pipelined or definition.runs_ahead)
         try:
             await self._make_moves(p)
         except BaseException:
@@ -221,6 +223,13 @@ class Moves:
         if raised is not None:
             record.shelf.roll_back()
             return await self._failed(p, what, tame(raised), ms=ms, logs=logs)
+        body, rows = self._take_over(record, attempt, state, ms)
+        return await self._onward(p, body, [*logs, *rows], attempt)
+
+    @staticmethod
+    def _take_over(record: RunRecord, attempt: Attempt, state: Any, ms: float) -> tuple[dict[str, Any], list[Row]]:
+        """What a good attempt wrote becomes the run's: the body of its row, and the rows beside it."""
+        move = attempt.move
         ops = changes(record.state, state)
         body: dict[str, Any] = {"move": attempt.number, "name": move.name, "from": record.place, "ms": ms}
         tries = record.attempts.pop(move.name, 0)
@@ -238,12 +247,12 @@ class Moves:
         if record.status is Status.RUNNING and tries:
             record.has_error, record.failure = False, None  # the automatic retry succeeded
         record.shelf.keep()
-        rows = [*logs, *(row(record, "document.saved", e.to_json()) for e in attempt.saved)]
+        rows = [row(record, "document.saved", e.to_json()) for e in attempt.saved]
         for child in attempt.children:
             rows.append(row(child, "run.started", child.beginning()))
             if child.callback is not None:
                 record.awaited[child.id] = child.callback["transition"]
-        return await self._onward(p, body, rows, attempt)
+        return body, rows
 
     async def _onward(self, p: _Pass, body: dict[str, Any], rows: list[Row], attempt: Attempt) -> _Next | None:
         """Commit a move together with what it leads to: the next move, a rest with its questions, or the end."""
@@ -453,9 +462,9 @@ class Moves:
             else:
                 future.set_exception(error)
 
-        more = record.pipelined and not last
+        more = p.ahead and not last
         self._database.put(rows, lambda error, _: host.post(acknowledged, error), more=more, chain=p.chain)
-        if record.pipelined and not last:
+        if more:
             acks.append(future)
             if len(acks) > _IN_FLIGHT:
                 await acks.pop(0)

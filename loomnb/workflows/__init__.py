@@ -2,7 +2,7 @@
 
 from loomnb.workflows.base import BaseWorkflow, Callback, QueueResult, RunOptions
 from loomnb.workflows.decorators import TransitionOptions, guard, transition
-from loomnb.workflows.define import definition_of, workflow
+from loomnb.workflows.define import definition_of, know, refine, workflow
 from loomnb.workflows.table import WorkflowDefinition
 
 __all__ = [
@@ -14,6 +14,8 @@ __all__ = [
     "WorkflowDefinition",
     "definition_of",
     "guard",
+    "know",
+    "refine",
     "transition",
     "workflow",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -11,7 +12,7 @@ from loomnb.runtime import REGISTRY, Definition
 from loomnb.workflows.base import DEFINITION, BaseWorkflow
 from loomnb.workflows.table import WorkflowDefinition, compile_workflow
 
-__all__ = ["definition_of", "workflow"]
+__all__ = ["definition_of", "know", "refine", "workflow"]
 
 W = TypeVar("W", bound=BaseWorkflow[Any])
 
@@ -73,6 +74,25 @@ def workflow(
         return cls
 
     return define(cls) if cls is not None else define
+
+
+def know(cls: type[BaseWorkflow[Any]]) -> None:
+    """Make a decorated class known under its name, unless it is."""
+    definition = vars(cls)[DEFINITION]
+    if REGISTRY.get(definition.name) is not definition:
+        REGISTRY.add(definition, cls.__module__, cls.__qualname__)
+
+
+def refine(kind: type[WorkflowDefinition]) -> Callable[[type[W]], type[W]]:
+    """Give a decorated class a definition of another kind: one that asks, or accepts, in its own way."""
+
+    def refined(cls: type[W]) -> type[W]:
+        plain = vars(cls)[DEFINITION]
+        setattr(cls, DEFINITION, kind(**{f.name: getattr(plain, f.name) for f in dataclasses.fields(plain)}))
+        know(cls)
+        return cls
+
+    return refined
 
 
 def definition_of(workflow: type[BaseWorkflow[Any]] | str) -> Definition:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -54,6 +54,12 @@ class WorkflowDefinition:
     transitions: Mapping[tuple[str, str], _Transition]
     by_place: Mapping[str, Sequence[Move]]
     rests_at_start: bool = False
+    runs_ahead: ClassVar[bool] = False
+
+    @property
+    def places(self) -> Sequence[str]:
+        """The places that transitions leave, in the order they are declared."""
+        return tuple(self.by_place)
 
     def moves_from(self, place: str) -> Sequence[Move] | None:
         """What leaves a place, best first."""
