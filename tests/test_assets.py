@@ -8,7 +8,9 @@ from loomnb_widgets.assets import PANEL_MODULES, joined, panel_module, panel_she
 
 
 def test_the_panel_is_one_module_without_imports() -> None:
-    assert re.findall(r"^(?:import|export)\b.*$", panel_module(), re.MULTILINE) == ["export default { render };"]
+    (line,) = re.findall(r"^(?:import|export)\b.*$", panel_module(), re.MULTILINE)
+
+    assert line.startswith("export default {")
 
 
 def test_no_two_modules_declare_the_same_name() -> None:

@@ -1,6 +1,6 @@
 """Questions, confirmations and forms as data: request, answer, and the rules that accept an answer. Pure."""
 
-from loomnb.asks.forms import RAW, Choice, Field, Form, Schema, form_of, invalid, payload_of
+from loomnb.asks.forms import RAW, Choice, Field, FieldWidget, Form, Schema, form_of, invalid, payload_of
 from loomnb.asks.model import (
     Answers,
     Ask,
@@ -35,6 +35,7 @@ __all__ = [
     "Confirmation",
     "ConfirmationRequest",
     "Field",
+    "FieldWidget",
     "Form",
     "Option",
     "Question",

@@ -1,23 +1,23 @@
 """A form as data, made from what pydantic's TypeAdapter takes, and the way from what a form sends to a payload.
 
-Flat fields only: text, number, yes/no, one of several, optional. A nested field is a JSON text box. The schema stays the
-judge: a form sends what was typed, and the schema says what is wrong with it.
+Text, number, yes/no, one of several, an object of fields, a list of one kind of field; whatever else a schema may say (a
+union, a free mapping, a type that contains itself) is a JSON text box. The schema stays the judge: a form sends what was typed,
+and the schema says what is wrong with it, at the field: "items.0.name".
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 
 from loomnb.errors import AnswerInvalid, DefinitionError, fields_from_pydantic
 from loomnb.jsonvalue import freeze, thaw
 
-__all__ = ["Choice", "Field", "Form", "Schema", "form_of", "payload_of"]
+__all__ = ["RAW", "Choice", "Field", "FieldKind", "FieldWidget", "Form", "Schema", "form_of", "invalid", "payload_of"]
 
 RAW = "data"
 """The name of the one field of a form whose schema is not an object."""
@@ -34,12 +34,16 @@ class Choice(_Data):
     label: str
 
 
+FieldKind = Literal["text", "integer", "number", "boolean", "choice", "json", "object", "array"]
+FieldWidget = Literal["", "text", "textarea", "select", "radio", "checkbox", "switch", "slider", "code-view", "markdown-view"]
+
+
 class Field(_Data):
-    """One control of a form."""
+    """One control of a form. The second half is how it is drawn; it changes nothing in what may be answered."""
 
     name: str
     label: str
-    kind: Literal["text", "integer", "number", "boolean", "choice", "json"]
+    kind: FieldKind
     required: bool
     nullable: bool = False
     default: Any = None
@@ -47,8 +51,36 @@ class Field(_Data):
     help: str = ""
     minimum: float | None = None
     maximum: float | None = None
+    exclusive_minimum: bool = False
+    exclusive_maximum: bool = False
+    multiple_of: float | None = None
+    min_length: int | None = None
     max_length: int | None = None
+    pattern: str = ""
+    format: str = ""
+    """Of a text: `email`, `uri`, `phone`, `date`, … as JSON Schema names them."""
+    must_tick: bool = False
+    """Of a yes/no: only yes will do."""
+    fields: list[Field] = []
+    """Of an object."""
+    item: Field | None = None
+    """Of an array: what each of its items is."""
+    min_items: int | None = None
+    max_items: int | None = None
+
+    widget: FieldWidget = ""
     multiline: bool = False
+    placeholder: str = ""
+    rows: int | None = None
+    inline: bool = False
+    hidden: bool = False
+    readonly: bool = False
+    disabled: bool = False
+    collapsed: bool = False
+    fixed: bool = False
+    """Of an array: no adding and no removing."""
+    keep_blank: bool = False
+    """A text left empty is an empty text, not "no value": it was a text before."""
 
 
 class Form(_Data):
@@ -58,6 +90,13 @@ class Form(_Data):
     description: str = ""
     fields: list[Field]
     raw: bool = False
+
+    def filled(self, content: Any) -> Form:
+        """The form to edit some content in: each field begins with what is there."""
+        if self.raw:
+            return self.model_copy(update={"fields": [_kept(f, content) for f in self.fields]})
+        there: Mapping[str, Any] = content if isinstance(content, Mapping) else {}
+        return self.model_copy(update={"fields": [_kept(f, there.get(f.name)) for f in self.fields]})
 
 
 class Schema:
@@ -99,76 +138,152 @@ def form_of(schema: Schema | None) -> Form | None:
     return None if schema is None else _form(schema)
 
 
+def _kept(field: Field, value: Any) -> Field:
+    """The field with a value, and every text below it keeping what is emptied."""
+    update: dict[str, Any] = {"default": thaw(value), "keep_blank": field.kind == "text"}
+    if field.fields:
+        update["fields"] = [_kept(f, f.default) for f in field.fields]
+    if field.item is not None:
+        update["item"] = _kept(field.item, field.item.default)
+    return field.model_copy(update=update)
+
+
 @lru_cache(maxsize=512)
 def _form(schema: Schema) -> Form:
     try:
         described = schema.json_schema()
     except PydanticUserError:  # a schema JSON Schema cannot express: still a form, just without help
         described = {}
-    defs = described.get("$defs", {})
-    root = _resolve(described, defs)
+    reader = _Reader(described.get("$defs", {}))
+    root, within = reader.resolved(described, frozenset())
     title, description = root.get("title", ""), root.get("description", "")
     if root.get("type") == "object" and root.get("properties"):
-        required = set(root.get("required", []))
-        fields = [_field(name, sub, defs, name in required) for name, sub in root["properties"].items()]
-        return Form(title=title, description=description, fields=fields)
-    field = _field(RAW, {**root, "title": title or "Answer"}, defs, required=True)
+        return Form(title=title, description=description, fields=reader.fields(root, within))
+    field = reader.field(RAW, {**root, "title": title or "Answer"}, within, required=True)
     return Form(title=title, description=description, fields=[field], raw=True)
 
 
-def _resolve(schema: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
-    seen = 0
-    while "$ref" in schema and seen < 32:
-        seen += 1
-        rest = {k: v for k, v in schema.items() if k != "$ref"}
-        schema = {**defs.get(schema["$ref"].removeprefix("#/$defs/"), {}), **rest}
-    if len(schema.get("allOf", [])) == 1:
-        schema = {**_resolve(schema["allOf"][0], defs), **{k: v for k, v in schema.items() if k != "allOf"}}
-    return schema
+Within = frozenset[str]
+"""The definitions a field stands inside of: one that comes again contains itself, and no form ends there."""
 
 
-def _field(name: str, schema: dict[str, Any], defs: dict[str, Any], required: bool) -> Field:
-    schema = _resolve(schema, defs)
-    outer, nullable = schema, False
-    if "anyOf" in schema:
-        options = [_resolve(s, defs) for s in schema["anyOf"]]
-        some = [s for s in options if s.get("type") != "null"]
+class _Reader:
+    """Fields from a JSON Schema as pydantic writes it."""
+
+    def __init__(self, defs: Mapping[str, Any]) -> None:
+        self._defs = defs
+
+    def resolved(self, schema: Mapping[str, Any], within: Within) -> tuple[dict[str, Any], Within]:
+        """The schema without references. One that contains itself has no type any more."""
+        schema = dict(schema)
+        while "$ref" in schema:
+            name = schema.pop("$ref").removeprefix("#/$defs/")
+            if name in within:
+                return {k: v for k, v in schema.items() if k in ("title", "description", "default")}, within
+            within |= {name}
+            defined = self._defs.get(name, {})
+            if defined.get("title") == name:  # the class's name, which says less than the field's own
+                defined = {k: v for k, v in defined.items() if k != "title"}
+            schema = {**defined, **schema}
+        if len(schema.get("allOf", [])) == 1:
+            inner, within = self.resolved(schema.pop("allOf")[0], within)
+            schema = {**inner, **schema}
+        return schema, within
+
+    def fields(self, schema: Mapping[str, Any], within: Within) -> list[Field]:
+        """The fields of an object."""
+        required = set(schema.get("required", []))
+        return [self.field(name, sub, within, name in required) for name, sub in schema["properties"].items()]
+
+    def field(self, name: str, schema: Mapping[str, Any], within: Within, required: bool) -> Field:
+        """One field."""
+        outer, within = self.resolved(schema, within)
+        schema, nullable, within = self._not_null(outer, within)
+        values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+        kind, more = self._kind(schema, within, values)
+        choices: list[Choice] = []
+        if kind == "choice":
+            nullable = nullable or None in (values or [])
+            choices = [Choice(value=v, label=_label(v)) for v in values or [] if v is not None]
+        drawn = {key: outer.get(key, schema.get(key)) for key in _DRAWN if outer.get(key, schema.get(key)) is not None}
+        if drawn.get("widget") not in _WIDGETS:
+            drawn.pop("widget", None)
+        return Field(
+            name=name,
+            label=schema.get("title") or name.replace("_", " ").capitalize(),
+            kind=kind,
+            required=required and not nullable,
+            nullable=nullable,
+            default=outer.get("default"),
+            choices=choices,
+            help=outer.get("description") or schema.get("description") or ("" if kind != "json" else "JSON"),
+            minimum=_bound(schema, "minimum", "exclusiveMinimum"),
+            maximum=_bound(schema, "maximum", "exclusiveMaximum"),
+            exclusive_minimum="minimum" not in schema and "exclusiveMinimum" in schema,
+            exclusive_maximum="maximum" not in schema and "exclusiveMaximum" in schema,
+            multiple_of=_bound(schema, "multipleOf"),
+            min_length=schema.get("minLength"),
+            max_length=schema.get("maxLength"),
+            pattern=schema.get("pattern", "") if kind == "text" else "",
+            format=schema.get("format", "") if kind == "text" else "",
+            must_tick=schema.get("const") is True,
+            multiline=schema.get("format") == "textarea" or (schema.get("maxLength") or 0) > 200,
+            readonly=bool(outer.get("readOnly", False)),
+            **more,
+            **drawn,
+        )
+
+    def _not_null(self, schema: dict[str, Any], within: Within) -> tuple[dict[str, Any], bool, Within]:
+        """What is beside null in a union with it."""
+        if "anyOf" not in schema:
+            return schema, False, within
+        options = [self.resolved(one, within) for one in schema["anyOf"]]
+        some = [one for one in options if one[0].get("type") != "null"]
         nullable = len(some) < len(options)
+        rest = {k: v for k, v in schema.items() if k != "anyOf"}
         if len(some) == 1:
-            schema = {**some[0], **{k: v for k, v in schema.items() if k != "anyOf"}}
-    kind: Literal["text", "integer", "number", "boolean", "choice", "json"] = "json"
-    choices: list[Choice] = []
-    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    if values is not None:
-        kind = "choice"
-        nullable = nullable or None in values
-        choices = [Choice(value=v, label="yes" if v is True else "no" if v is False else str(v)) for v in values if v is not None]
-    elif schema.get("type") == "string":
-        kind = "text"
-    elif schema.get("type") in ("integer", "number", "boolean"):
-        kind = schema["type"]
-    return Field(
-        name=name,
-        label=schema.get("title") or name.replace("_", " ").capitalize(),
-        kind=kind,
-        required=required and not nullable,
-        nullable=nullable,
-        default=outer.get("default"),
-        choices=choices,
-        help=outer.get("description") or ("" if kind != "json" else "JSON"),
-        minimum=_bound(schema, "minimum", "exclusiveMinimum"),
-        maximum=_bound(schema, "maximum", "exclusiveMaximum"),
-        max_length=schema.get("maxLength"),
-        multiline=schema.get("format") == "textarea" or (schema.get("maxLength") or 0) > 200,
-    )
+            return {**some[0][0], **rest}, nullable, some[0][1]
+        if {one[0].get("type") for one in some} == {"integer", "number"}:
+            return {"type": "number", **rest}, nullable, within
+        if {one[0].get("type") for one in some} == {"number", "string"}:
+            return {"type": "string", **rest}, nullable, within  # a Decimal: as text it loses nothing
+        return schema, nullable, within
+
+    def _kind(self, schema: Mapping[str, Any], within: Within, values: Any) -> tuple[FieldKind, dict[str, Any]]:
+        if values is not None:
+            return ("boolean" if values == [True] else "choice"), {}
+        match schema.get("type"):
+            case "string":
+                return "text", {}
+            case "integer" | "number" | "boolean" as plain:
+                return plain, {}
+            case "object" if schema.get("properties"):
+                return "object", {"fields": self.fields(schema, within)}
+            case "array" if isinstance(schema.get("items"), dict) and "prefixItems" not in schema:
+                item = self.field("item", schema["items"], within, required=True)
+                if not schema["items"].get("title") and item.kind not in ("object", "array"):
+                    item = item.model_copy(update={"label": ""})  # "Item" would say nothing
+                return "array", {"item": item, "min_items": schema.get("minItems"), "max_items": schema.get("maxItems")}
+            case _:
+                return "json", {}
 
 
-def _bound(schema: dict[str, Any], *keys: str) -> float | None:
+_DRAWN = ("widget", "placeholder", "rows", "inline", "hidden", "disabled", "collapsed", "fixed")
+"""What a schema may say itself of how a field is drawn (`json_schema_extra`), beside JSON Schema's own `readOnly`."""
+_WIDGETS = frozenset(get_args(FieldWidget))
+
+
+def _label(value: Any) -> str:
+    return "yes" if value is True else "no" if value is False else str(value)
+
+
+def _bound(schema: Mapping[str, Any], *keys: str) -> float | None:
     return next((float(schema[k]) for k in keys if isinstance(schema.get(k), (int, float))), None)
 
 
 def payload_of(form: Form | None, values: Any) -> Any:
-    """The payload of what a form sent: texts as typed, yes/no as booleans, None or nothing where it was left blank.
+    """The payload of what a form sent: texts as typed, yes/no as booleans, objects and lists of these; None or nothing where
+    it was left blank.
 
     Raises:
         AnswerInvalid: a JSON field holds no JSON, or a required field was left blank; `.fields` says which.
@@ -177,31 +292,58 @@ def payload_of(form: Form | None, values: Any) -> Any:
         return None
     if not isinstance(values, Mapping):
         raise AnswerInvalid("The form sent no fields.", {"": "nothing was sent"})
-    payload: dict[str, Any] = {}
     errors: dict[str, str] = {}
-    for field in form.fields:
-        value = values.get(field.name)
-        blank = value is None or (value == "" and (field.kind != "text" or not field.required or field.nullable))
-        if blank:
-            if field.required:
-                errors[field.name] = "this field is required"
-            elif field.nullable:
-                payload[field.name] = None  # left blank is "no value", also where the default is another
-            continue
-        try:
-            payload[field.name] = _typed(field, value)
-        except ValueError as exc:
-            errors[field.name] = str(exc)
+    payload = _object(form.fields, values, "", errors)
     if errors:
         raise AnswerInvalid("Some fields are not right yet.", errors)
     return payload.get(RAW) if form.raw else payload
+
+
+def _object(fields: Sequence[Field], values: Mapping[str, Any], path: str, errors: dict[str, str]) -> dict[str, Any]:
+    payload: dict[str, Any] = {}
+    for field in fields:
+        value = values.get(field.name)
+        where = f"{path}{field.name}"
+        if _is_blank(field, value):
+            if field.required:
+                errors[where] = "this field is required"
+            elif field.nullable:
+                payload[field.name] = None  # left blank is "no value", also where the default is another
+            continue
+        payload[field.name] = _value(field, value, where, errors)
+    return payload
+
+
+def _is_blank(field: Field, value: Any) -> bool:
+    keeps = field.kind == "text" and (field.required or field.keep_blank) and not field.nullable
+    return value is None or (value == "" and not keeps)
+
+
+def _value(field: Field, value: Any, where: str, errors: dict[str, str]) -> Any:
+    if field.kind == "object" and isinstance(value, Mapping):
+        return _object(field.fields, value, f"{where}.", errors)
+    if field.kind == "array" and isinstance(value, (list, tuple)) and field.item is not None:
+        return [_item(field.item, one, f"{where}.{at}", errors) for at, one in enumerate(value)]
+    try:
+        return _typed(field, value)
+    except ValueError as exc:
+        errors[where] = str(exc)
+        return None
+
+
+def _item(item: Field, value: Any, where: str, errors: dict[str, str]) -> Any:
+    if _is_blank(item, value):
+        if not item.nullable:
+            errors[where] = "this field is required"
+        return None
+    return _value(item, value, where, errors)
 
 
 def _typed(field: Field, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     match field.kind:
-        case "json":
+        case "json" | "object" | "array":  # a nested field as JSON text: from a front end that draws no nested forms
             try:
                 return json.loads(value)
             except json.JSONDecodeError as exc:
@@ -212,11 +354,11 @@ def _typed(field: Field, value: Any) -> Any:
                 number = int(text) if field.kind == "integer" else float(text)
             except ValueError:
                 raise ValueError("not a whole number" if field.kind == "integer" else "not a number") from None
-            if not math.isfinite(number):
+            if number != number or number in (float("inf"), float("-inf")):
                 raise ValueError("not a number")
             return number
         case "choice":
-            return next((c.value for c in field.choices if value in (c.value, c.label, str(c.value))), value)
+            return next((c.value for c in field.choices if c.value == value or c.label == value or str(c.value) == value), value)
         case _:
             return value
 
@@ -225,5 +367,8 @@ def invalid(exc: ValidationError, form: Form | None, what: str) -> AnswerInvalid
     """The refusal of a payload, its errors at the form's fields."""
     fields = fields_from_pydantic(exc)
     if form is not None and form.raw:
-        fields = {RAW: "; ".join(f"{k}: {v}" if k else v for k, v in fields.items())}
+        if form.fields[0].kind in ("object", "array"):
+            fields = {f"{RAW}.{k}" if k else RAW: v for k, v in fields.items()}
+        else:
+            fields = {RAW: "; ".join(f"{k}: {v}" if k else v for k, v in fields.items())}
     return AnswerInvalid(f"{what} does not fit.", fields)

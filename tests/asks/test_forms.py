@@ -56,8 +56,8 @@ def field(type_: Any, name: str) -> Field:
         ("colour", "choice"),
         ("size", "choice"),
         ("note", "text"),
-        ("inner", "json"),
-        ("tags", "json"),
+        ("inner", "object"),
+        ("tags", "array"),
     ],
 )
 def test_a_field_is_the_control_of_its_type(name: str, kind: str) -> None:

@@ -408,14 +408,14 @@ def test_enter_and_clicks_together_send_once(stage: Stage) -> None:
 
 def test_a_form_sends_what_was_typed_as_typed(stage: Stage) -> None:
     stage.panel(waiting(ask(fields=FIELDS)))
-    stage.find("[data-key='f:ratio']").fill("one half")
+    stage.find("[data-key='f:ratio']").fill(" 0.50 ")
     stage.page.get_by_label("Maybe").select_option("No")
     stage.page.get_by_label("Formal").check()
 
     stage.find(SUBMIT).click()
 
     assert stage.answer()["values"] == {
-        "title": "T", "note": None, "count": "3", "ratio": "one half", "data": '{\n  "a": 1\n}', "urgent": True,
+        "title": "T", "note": None, "count": "3", "ratio": " 0.50 ", "data": '{\n  "a": 1\n}', "urgent": True,
         "maybe": False, "tone": "f", "lang": None,
     }  # fmt: skip
 
@@ -828,6 +828,8 @@ def test_every_text_has_a_contrast_of_at_least_four_and_a_half(stage: Stage, the
     ]
     more = {"error": ERROR, "notice": "n", "path_more": 3, "can_cancel": True, "can_retry": True, "progress": PROGRESS}
     stage.panel(waiting(*EVERY_KIND, **more), docs=docs, stamp=4, warn="w", log_from=0, log="x\n")
+    stage.find("[data-key='f:ratio']").fill("1")
+    stage.find("[data-key='f:tone:n']").check()
     stage.find("[data-ask=a1] button").click()
     stage.refuse({"title": "No."}, "One field needs a look.")
 

@@ -10,13 +10,14 @@ from typing import Any
 import ipywidgets as W  # noqa: N812  # the name its own documentation uses for short
 
 from loomnb.asks import Ask, Field
+from loomnb.jsonvalue import dumps
 from loomnb.present import ask_heading, escape, markdown_html, story_bundle
 from loomnb.runtime import FINISHED, Run, RunRecord
 from loomnb_widgets.bridge import Lane
 
 __all__ = ["CoreForm"]
 
-_OTHER = "Other…"
+_AS_JSON = ("json", "object", "array")
 
 
 class CoreForm:
@@ -108,8 +109,11 @@ class CoreForm:
             drop = W.Dropdown(options=[o[0] for o in options], index=start, description=label, style=style)
             self._lane.route(drop, self._alive, partial(self._picked, values, field.name, [o[1] for o in options]))
             return drop
-        values[field.name] = "" if field.default is None else str(field.default)
-        kind = W.Textarea if field.multiline or field.kind == "json" else W.Text
+        is_json = field.kind in _AS_JSON  # nested fields too: core widgets would be too many, and JSON says it all
+        values[field.name] = "" if field.default is None else dumps(field.default) if is_json else str(field.default)
+        if field.hidden:
+            return W.HTML()
+        kind = W.Textarea if field.multiline or is_json else W.Text
         text = kind(description=label, value=values[field.name], style=style)
         self._lane.route(text, self._alive, partial(self._typed, values, field.name))
         return text

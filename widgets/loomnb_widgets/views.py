@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from loomnb.asks import Ask
+from loomnb.asks import Ask, Field
 from loomnb.errors import LoomError
 from loomnb.present import (
     STATUS_TEXT,
@@ -19,7 +20,7 @@ from loomnb.present import (
 from loomnb.ready import ASK
 from loomnb.runtime import FINISHED, RunRecord, Status
 
-__all__ = ["answer_view", "ask_view", "document_view", "head_view", "refusal", "status_text"]
+__all__ = ["answer_view", "ask_view", "document_view", "field_view", "head_view", "refusal", "status_text"]
 
 _RESULT_SHOWN = 20_000  # it travels with the head, which is to stay small
 
@@ -95,13 +96,7 @@ def ask_view(ask: Ask, disabled: str) -> dict[str, Any]:
         "fields": [],
         "questions": [],
     }
-    for field in ask.form.fields if ask.form else []:
-        out["fields"].append(
-            {
-                **field.model_dump(mode="json", exclude={"help"}),
-                "help_html": _html(field.help),
-            }
-        )
+    out["fields"] = [field_view(field, field.default) for field in (ask.form.fields if ask.form else [])]
     for question in ask.questions:
         out["questions"].append(
             {
@@ -112,6 +107,22 @@ def ask_view(ask: Ask, disabled: str) -> dict[str, Any]:
                 "options": [{"id": o.id, "label": o.label, "description_html": _html(o.description)} for o in question.options],
             }
         )
+    return out
+
+
+def field_view(field: Field, value: Any) -> dict[str, Any]:
+    """A field as the view draws it, beginning with a value; what is nested in it too."""
+    out = field.model_dump(mode="json", exclude={"help", "fields", "item"}, exclude_defaults=True)
+    out |= {"label": field.label, "kind": field.kind, "required": field.required, "default": value}
+    if field.help:
+        out["help_html"] = _html(field.help)
+    if field.widget == "markdown-view" and isinstance(value, str):
+        out["view_html"] = _html(value)
+    if field.fields:
+        there = value if isinstance(value, Mapping) else {}
+        out["fields"] = [field_view(one, there.get(one.name, one.default)) for one in field.fields]
+    if field.item is not None:
+        out["item"] = field_view(field.item, field.item.default)
     return out
 
 

@@ -1,27 +1,30 @@
-// Asks: a form per open question, and the controls in it.
+// Asks: a form for each open question, and for each document that takes an answer.
 
 import {
   REPLY_MS, commandKey, draftOf, grow, h, hash, isFree, quiet, returnFocus, sanitised, setAttr, setDisabled,
   setText, showText,
 } from "./base.js";
+import { areTwo, boxField, fieldControl, mark, option, shell } from "./fields.js";
 
 const MOST_RADIOS = 6; // questions; above this a list reads better
-const MOST_CHOICE_RADIOS = 4; // fields of a form, which tend to be many
 
 // ---- asks ------------------------------------------------------------------------------------
 
 export function askPiece(ask, def, ctx) {
   const id = `${ctx.uid}-${hash(ask.id)}`;
-  const controls = controlsOf(ask, id);
+  const controls = controlsOf(ask, id, ctx.say);
   const buttons = buttonsOf(ask);
   const alert = h("div", { class: "loom-alert", role: "alert", hidden: true });
   const reason = h("p", { class: "loom-reason", hidden: true });
   const foot = h("div", { class: "loom-foot" }, ...buttons);
-  const box = h("fieldset", { class: "loom-box", "aria-labelledby": `${id}-h` },
-    ask.kind !== "button" && h("h4", { class: "loom-ask-label", id: `${id}-h` }, ask.label ?? ""),
+  const hasHeading = ask.kind !== "button" && ask.widget !== "prompt-input" && Boolean(ask.label) && !ask.untitled;
+  const box = h("fieldset", { class: "loom-box", "aria-labelledby": hasHeading && `${id}-h`, "aria-label": !hasHeading && ask.label },
+    hasHeading && h("h4", { class: "loom-ask-label", id: `${id}-h` }, ask.label),
     sanitised(ask.description_html, "loom-about"), sanitised(ask.context_html, "loom-context"),
-    ...controls.map((control) => control.node), alert, reason, foot);
-  const form = h("form", { class: `loom-ask loom-ask-${ask.kind}`, novalidate: true, autocomplete: "off",
+    h("div", { class: `loom-fields ${ask.kind === "form" && areTwo(ask.fields ?? []) ? "loom-two" : ""}` },
+      ...controls.map((control) => control.node)),
+    alert, reason, foot);
+  const form = h("form", { class: `loom-ask loom-ask-${ask.kind} ${ask.widget ? `loom-ask-${ask.widget}` : ""}`, novalidate: true, autocomplete: "off",
     "aria-label": ask.label ?? "", "data-ask": ask.id }, box);
   const draft = draftOf(ctx.runId(), ask.id);
   let inFlight = null; // the pressed button while a submit is on its way
@@ -53,20 +56,33 @@ export function askPiece(ask, def, ctx) {
     if (inFlight || isSent || !ctx.isLive() || state.enabled === false) return;
     controls.forEach((control) => control.fail(""));
     showText(alert, "");
+    if (ask.widget === "prompt-input" && controls[0].read() === "") return controls[0].focus(); // nothing said, nothing sent
     const missing = controls.filter((control) => control.isMissing?.());
     if (missing.length) {
       missing.forEach((control) => control.fail("Please answer this question."));
       showText(alert, "An answer is missing.");
       return missing[0].focus();
     }
+    const wrong = controls.flatMap((control) => control.check?.() ?? []);
+    if (wrong.length) {
+      wrong.forEach(([control, text]) => show(control, text));
+      showText(alert, wrong.length === 1 ? "One field needs a look." : `${wrong.length} fields need a look.`);
+      return wrong[0][0].focus();
+    }
     inFlight = pressed;
     drawButtons();
     timer = setTimeout(() => settle("The kernel did not answer. Your text is kept: try again."), REPLY_MS);
-    lastN = ctx.send({ type: "answer", ask: ask.id, values: values() });
+    const to = ask.doc === undefined ? { ask: ask.id } : { ask: ask.open[pressed.dataset.transition], doc: ask.doc };
+    lastN = ctx.send({ type: "answer", ...to, values: values() });
+  }
+  /** An error where it can be seen: folds above it open. */
+  function show(control, text) {
+    for (let up = control.node; up && up !== form; up = up.parentElement) if (up.matches("details")) up.open = true;
+    control.fail(text);
   }
   function drawButtons() {
     for (const button of buttons) {
-      setDisabled(button, inFlight !== null);
+      setDisabled(button, inFlight !== null || isDead(button));
       setText(button, button === inFlight ? "Sending…" : button.dataset.text);
     }
   }
@@ -90,13 +106,17 @@ export function askPiece(ask, def, ctx) {
   }
   function refused({ n, message, advice, fields = {} }) {
     if (n !== lastN) return;
-    const known = controls.filter((control) => fields[control.key]);
-    const rest = Object.entries(fields)
-      .filter(([key]) => !known.some((control) => control.key === key))
-      .map(([key, text]) => (key ? `${key}: ${text}` : text));
+    const known = [];
+    const rest = [];
+    for (const [key, text] of Object.entries(fields)) {
+      const top = controls.find((control) => key === control.key || key.startsWith(`${control.key}.`));
+      const control = top && (top.at?.(key) ?? top);
+      if (!control || control.node.hidden) rest.push(key ? `${key}: ${text}` : text);
+      else known.push([control, key === control.key ? text : `${key.slice(control.key.length + 1)}: ${text}`]);
+    }
     settle([message, advice, ...rest.filter((text) => text !== message)].filter(Boolean).join(" "));
-    known.forEach((control) => control.fail(fields[control.key]));
-    known[0]?.focus();
+    known.forEach(([control, text]) => show(control, text));
+    known[0]?.[0].focus();
   }
   function enable(next) {
     state = next ?? state;
@@ -113,17 +133,23 @@ export function askPiece(ask, def, ctx) {
 
   form.addEventListener("submit", (event) => {
     event.preventDefault(); // never leaves the page
-    if (ask.kind !== "confirm") submit(buttons[0], () => valuesOf(ask, controls));
+    const pressed = ask.doc === undefined ? buttons[0] : buttons.find((button) => button === event.submitter && !isDead(button));
+    if (pressed && ask.kind !== "confirm") submit(pressed, () => valuesOf(ask, controls, pressed));
   });
   form.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.isComposing) return;
-    if (event.target.matches("textarea") && (event.ctrlKey || event.metaKey)) {
+    const isLong = event.target.matches("textarea");
+    if (isLong && (event.ctrlKey || event.metaKey || (ask.widget === "prompt-input" && !event.shiftKey))) {
       event.preventDefault();
-      form.requestSubmit();
+      form.requestSubmit(buttons.find((button) => !button.disabled));
     } else if (ask.kind === "confirm" && event.target.matches("input")) {
       // A reason is as likely a "no" as a "yes": Enter leads to the choice, it does not make it.
       event.preventDefault();
       buttons[0].focus();
+    } else if (event.target.matches("input")) {
+      // What a browser does by itself; inside a notebook JupyterLab keeps it from doing so.
+      event.preventDefault();
+      form.requestSubmit(buttons.find((button) => !button.disabled));
     }
   });
   if (ask.kind === "confirm") {
@@ -141,104 +167,91 @@ export function askPiece(ask, def, ctx) {
   }
   focus = draft.restore(form);
   controls.forEach((control) => control.sync?.());
+  drawButtons();
   return piece;
 }
 
-function controlsOf(ask, id) {
+function controlsOf(ask, id, say) {
   const { fields = [], questions = [] } = ask;
-  if (ask.kind === "form") return fields.map((field, at) => fieldControl(field, `${id}-${at}`, fields.length === 1));
+  if (ask.kind === "form") return fields.map((field, at) => fieldControl(field, { id: `${id}-${at}`, isOnly: fields.length === 1, say }));
   if (ask.kind === "questions") return questions.map((question, at) => questionControl(question, `${id}-${at}`));
-  if (ask.kind === "confirm") return [boxField({ name: "feedback", label: "Feedback (optional)", kind: "text" }, `${id}-f`)];
-  return [];
+  if (ask.kind !== "confirm") return [];
+  const field = { name: "feedback", label: "Feedback (optional)", kind: "text" };
+  return [boxField(field, { id: `${id}-f`, path: field.name })];
 }
 
-function valuesOf(ask, controls) {
-  if (ask.kind === "questions") return controls.map((control) => control.read());
+function valuesOf(ask, controls, pressed) {
+  if (pressed.dataset.value) return { answer: pressed.dataset.value };
+  if (ask.kind === "questions") return ask.doc === undefined ? controls.map((control) => control.read()) : { answer: controls[0].read().answer };
   return Object.fromEntries(controls.map((control) => [control.key, control.read()]));
 }
 
 function buttonsOf(ask) {
-  const button = (text, cls, type) => quiet(h("button", { type, class: cls, "data-text": text }, text));
+  const button = (text, cls, type, more = {}) => quiet(h("button", { type, class: cls, "data-text": text, ...more }, text));
+  if (ask.actions) {
+    return ask.actions.map((one, at) => button(one.label, lookOf(one, at), "submit", {
+      "data-transition": one.transition, "data-value": one.value, "data-dead": !(one.transition in (ask.open ?? {})) || one.disabled }));
+  }
   if (ask.kind === "confirm") return [button("Confirm", "loom-main", "button"), button("Decline", "loom-plain", "button")];
-  return [button(ask.kind === "button" ? ask.label || "Go on" : ask.submit || "Submit", "loom-main", "submit")];
+  const look = { label: ask.submit, variant: ask.variant, type: ask.widget };
+  return [button(ask.kind === "button" ? ask.label || "Go on" : ask.submit || "Submit", lookOf(look, 0), "submit")];
 }
 
-// ---- controls: { key, node, read(), fail(text), focus() } --------------------------------------
+const isDead = (button) => button.dataset.dead !== undefined;
 
-function fieldControl(field, id, isOnly) {
-  const few = (field.choices ?? []).length <= MOST_CHOICE_RADIOS;
-  if (field.kind === "boolean" && !field.nullable && (field.required || hasDefault(field))) return tickField(field, id);
-  if (field.kind === "choice" && field.required && few) return radioField(field, id);
-  return boxField(field, id, isOnly);
+/** The first button is the one that stands out, unless the author says otherwise. */
+function lookOf({ variant, type }, at) {
+  const looks = { default: "loom-main", primary: "loom-main", destructive: "loom-plain loom-danger", ghost: "loom-plain loom-ghost",
+    link: "loom-plain loom-link", secondary: "loom-plain", outline: "loom-plain" };
+  return `${looks[variant] ?? (at === 0 ? "loom-main" : "loom-plain")} ${type === "button-full-w" ? "loom-wide" : ""}`.trim();
 }
 
-const hasDefault = (field) => field.default !== undefined && field.default !== null;
+// ---- documents that take an answer -----------------------------------------------------------
 
-const isNeeded = (field) => Boolean(field.required && !field.nullable);
+/** The forms that stand in documents. `body` is what a document shows; `stand` makes it a form while the run may take it. */
+export function answering(ctx) {
+  const entries = new Map();
 
-const nameOf = (field) => field.label || field.name;
-
-/** What an empty field is sent as. The kernel is the one judge of what a needed field may hold. */
-const blankOf = (field) => (isNeeded(field) ? "" : null);
-
-function attrsOf(field, id, key = "") {
-  return { name: id, "data-key": `f:${field.name}${key}`, "aria-required": isNeeded(field) ? "true" : null };
+  function body(doc) {
+    drop(doc.index);
+    if (!doc.ask) return sanitised(doc.html);
+    const view = sanitised(doc.html) ?? h("div", {});
+    const holder = h("div", { class: "loom-holder" }, view);
+    entries.set(doc.index, { doc, holder, view, piece: null, def: "" });
+    return holder;
+  }
+  function drop(index) {
+    const entry = entries.get(index);
+    entry?.piece?.stop();
+    entries.delete(index);
+  }
+  /** What the run says of its documents: the first form that is new. */
+  function stand(active = [], reason = "") {
+    const open = new Map(active.map((one) => [one.index, one.open]));
+    let fresh = null;
+    for (const [index, entry] of entries) {
+      const now = open.get(index);
+      const def = now ? JSON.stringify([entry.doc.stamp, now]) : "";
+      if (def !== entry.def) {
+        entry.piece?.stop();
+        entry.piece = null;
+        entry.def = def;
+        if (now) {
+          const ask = { ...entry.doc.ask, id: `doc-${index}-${entry.doc.stamp}`, doc: index, open: now };
+          entry.piece = askPiece(ask, def, ctx);
+          fresh ??= entry.piece;
+        }
+        entry.holder.replaceChildren(entry.piece ? entry.piece.node : entry.view);
+      }
+      entry.piece?.enable({ enabled: !reason, disabled_reason: reason });
+    }
+    return fresh;
+  }
+  const pieces = () => [...entries.values()].map((entry) => entry.piece).filter(Boolean);
+  return { body, drop, stand, pieces };
 }
 
-function tickField(field, id) {
-  const box = quiet(h("input", { ...attrsOf(field, id), id, type: "checkbox", "aria-required": null }));
-  box.checked = field.default === true;
-  const node = h("div", { class: "loom-field" }, option(box, nameOf(field)));
-  return shell(field, id, { node, inputs: [box], read: () => box.checked });
-}
-
-function radioField(field, id) {
-  const choices = field.choices ?? [];
-  const radios = choices.map((choice, at) => {
-    const radio = quiet(h("input", { ...attrsOf(field, id, `:${choice.value}`), id: `${id}-${at}`, type: "radio" }));
-    radio.checked = hasDefault(field) && choice.value === field.default;
-    return radio;
-  });
-  const node = h("fieldset", { class: "loom-field" },
-    h("legend", {}, nameOf(field), mark(field.required)),
-    ...radios.map((radio, at) => option(radio, choices[at].label)));
-  const read = () => choices[radios.findIndex((radio) => radio.checked)]?.value ?? blankOf(field);
-  return shell(field, id, { node, inputs: radios, read });
-}
-
-function boxField(field, id, isOnly) {
-  const isList = field.kind === "choice" || field.kind === "boolean";
-  const { input, read } = isList ? listBox(field, id) : textBox(field, id);
-  const row = h("div", { class: "loom-row" }, input);
-  const label = h("label", { for: id }, nameOf(field), mark(isNeeded(field)));
-  const control = shell(field, id, { node: h("div", { class: "loom-field" }, label, row), inputs: [input], read });
-  return isOnly && field.kind === "text" && !field.multiline ? { ...control, row } : control;
-}
-
-function listBox(field, id) {
-  const yesNo = [{ value: true, label: "Yes" }, { value: false, label: "No" }];
-  const entries = field.kind === "choice" ? field.choices ?? [] : yesNo;
-  const hasBlank = !isNeeded(field) || !hasDefault(field);
-  const input = quiet(h("select", { ...attrsOf(field, id), id },
-    hasBlank && h("option", { value: "" }, "–"),
-    ...entries.map((entry, at) =>
-      h("option", { value: at, selected: hasDefault(field) && entry.value === field.default }, entry.label))));
-  return { input, read: () => (input.value === "" ? blankOf(field) : entries[Number(input.value)].value) };
-}
-
-function textBox(field, id) {
-  const isLong = field.multiline || field.kind === "json";
-  // Numbers are text too: type=number hides what was typed when it is not a number, and the kernel must see it.
-  const input = h(isLong ? "textarea" : "input", {
-    ...attrsOf(field, id), id, ...(isLong ? { rows: 2 } : { type: "text" }),
-    spellcheck: field.kind === "text" ? null : "false",
-    inputmode: { integer: "numeric", number: "decimal" }[field.kind],
-    class: field.kind === "json" ? "loom-code" : null,
-  });
-  const initial = hasDefault(field) ? field.default : "";
-  input.value = typeof initial === "string" ? initial : JSON.stringify(initial, null, 2);
-  return { input, read: () => (input.value === "" ? blankOf(field) : input.value) };
-}
+// ---- questions -------------------------------------------------------------------------------
 
 function questionControl(question, id) {
   const options = question.options ?? [];
@@ -253,7 +266,7 @@ function questionControl(question, id) {
     redraw?.();
     inner.disabled = Boolean(skip?.checked);
   };
-  const control = shell({ name: question.id }, id, {
+  const control = shell({}, id, question.id, {
     node: h("fieldset", { class: "loom-field loom-question" },
       h("legend", { id: `${id}-l` }, question.question, mark(!question.skippable)),
       sanitised(question.description_html, "loom-about"), inner,
@@ -289,9 +302,11 @@ function radioAnswer(question, id, inner) {
     const label = h("label", { for: radios[at].id }, one.label);
     inner.append(h("div", { class: "loom-option" }, radios[at], h("div", {}, label, about)));
   });
-  const otherRow = option(last, "Other", "loom-other");
-  otherRow.append(other);
-  inner.append(otherRow);
+  if (question.custom !== false) {
+    const otherRow = option(last, "Other", "loom-other");
+    otherRow.append(other);
+    inner.append(otherRow);
+  }
   other.addEventListener("input", () => void (other.value && (last.checked = true)));
   last.addEventListener("change", () => other.focus());
   const answer = () => (last.checked ? other.value : options[radios.findIndex((one) => one.checked)]?.label ?? "");
@@ -306,7 +321,7 @@ function listAnswer(question, id, inner) {
   const list = quiet(h("select", { id: `${id}-s`, name: id, "data-key": `q:${question.id}:list`, ...aria },
     h("option", { value: "" }, "Choose…"),
     ...options.map((one, at) => h("option", { value: at }, one.label)),
-    h("option", { value: "x" }, "Other")));
+    question.custom !== false && h("option", { value: "x" }, "Other")));
   const chosen = () => options[Number(list.value || NaN)];
   const redraw = () => about.replaceChildren(...[sanitised(chosen()?.description_html, "loom-about")].filter(Boolean));
   list.addEventListener("change", () => {
@@ -317,44 +332,10 @@ function listAnswer(question, id, inner) {
     if (other.value) list.value = "x";
     redraw();
   });
-  inner.append(h("div", { class: "loom-row" }, list, other), about);
+  inner.append(h("div", { class: "loom-row" }, list, question.custom !== false && other), about);
   return { inputs: [list], answer: () => (list.value === "x" ? other.value : chosen()?.label ?? ""), redraw };
 }
 
 const otherBox = (question, id) =>
   h("input", { id: `${id}-o`, name: `${id}-o`, type: "text", "data-key": `q:${question.id}:other`,
     "aria-label": "Other answer", placeholder: "Other answer" });
-
-const option = (input, label, cls = "") =>
-  h("div", { class: `loom-option ${cls}` }, input, h("label", { for: input.id }, label));
-
-/** What every control has around it: help, an error line tied to its inputs, and the way to the first of them. */
-function shell(field, id, { node, inputs, read }) {
-  const limit = limits(field);
-  const hint = [sanitised(field.help_html), limit && h("div", {}, limit)].filter(Boolean);
-  const help = hint.length ? h("div", { class: "loom-about", id: `${id}-help` }, ...hint) : null;
-  const error = h("div", { class: "loom-field-error", id: `${id}-err`, hidden: true });
-  const described = inputs.map((input) => [input.getAttribute("aria-describedby"), help?.id].filter(Boolean));
-  if (help) node.append(help);
-  node.insertBefore(error, node.querySelector(".loom-skip"));
-  const fail = (text) => {
-    showText(error, text);
-    inputs.forEach((input, at) => {
-      setAttr(input, "aria-invalid", text ? "true" : null);
-      setAttr(input, "aria-describedby", [...described[at], ...(text ? [error.id] : [])].join(" "));
-    });
-  };
-  fail("");
-  const focus = () => (inputs.find((input) => input.checked) ?? inputs[0])?.focus();
-  return { key: field.name, node, read, fail, focus };
-}
-
-const mark = (isRequired) => (isRequired ? h("span", { class: "loom-req" }, " required") : null);
-
-function limits({ minimum: low, maximum: high, max_length: most }) {
-  const has = (value) => value !== undefined && value !== null;
-  if (has(low) && has(high)) return `${low} to ${high}`;
-  if (has(low)) return `at least ${low}`;
-  if (has(high)) return `at most ${high}`;
-  return has(most) ? `at most ${most} characters` : "";
-}

@@ -15,7 +15,7 @@ import {
   REPLY_MS, duration, focusWithin, foldLine, foldPast, h, isAtEnd, isLowSurrogate, pointIndex, points, quiet,
   returnFocus, sanitised, setAttr, setDisabled, setText, showText,
 } from "./base.js";
-import { askPiece } from "./forms.js";
+import { answering, askPiece } from "./forms.js";
 
 const HELLO_MS = 3000;
 const HELLO_ENDED_MS = 10000; // a finished run can still be retried, so it must still know whether it is heard
@@ -27,7 +27,16 @@ const MANY_DOCS = 200;
 const ENDED = new Set(["completed", "failed", "canceled"]);
 const MOVING = new Set(["pending", "running", "retrying"]);
 
-export default { render };
+export default { initialize, render };
+
+/** The model is made before any view of it: this tells the kernel that the page knows anywidget, however long drawing takes. */
+function initialize({ model }) {
+  try {
+    model.send({ type: "here" });
+  } catch {
+    // A page opened from disk has nobody to tell.
+  }
+}
 
 function render({ model, el, signal }) {
   const uid = "loom-" + Math.random().toString(36).slice(2, 9);
@@ -62,7 +71,8 @@ function render({ model, el, signal }) {
   const warn = h("p", { class: "loom-warn", role: "status", hidden: true });
   const notice = h("p", { class: "loom-notice", hidden: true });
   const path = pathPiece();
-  const docs = docsPiece();
+  const answers = answering(ctx);
+  const docs = docsPiece(answers);
   const asksNode = h("div", { class: "loom-asks" });
   const progress = progressPiece(ctx);
   const result = resultPiece();
@@ -86,7 +96,7 @@ function render({ model, el, signal }) {
     setText(line, livenessText(state, head.run_id));
     line.hidden = state === "live";
     header.update(head);
-    for (const piece of asks.values()) piece.enable();
+    for (const piece of pieces()) piece.enable();
     progress.live(state === "live");
     actions.update(head);
     // Disabling a control takes its focus away; give it back when the kernel answers, if nobody moved on.
@@ -94,18 +104,24 @@ function render({ model, el, signal }) {
     else if (state === "live") {
       if (lostFocus) returnFocus(lostFocus, root);
       lostFocus = null;
-      for (const piece of asks.values()) piece.refocus();
+      for (const piece of pieces()) piece.refocus();
     }
   }
 
+  const pieces = () => [...asks.values(), ...answers.pieces()];
+
   function drawHead(next) {
     const before = head;
+    const wasWaitingFocus = root.contains(document.activeElement) && document.activeElement.matches(".loom-sent");
     head = next ?? {};
     setAttr(root, "aria-label", `Run: ${head.title || head.workflow || "run"}`);
     header.update(head);
     showText(notice, head.notice);
     path.update(head.path ?? [], head.path_more ?? 0);
-    const fresh = syncAsks(head.asks ?? []);
+    const inDocs = standDocs();
+    const fresh = syncAsks((head.asks ?? []).filter((ask) => !ask.in_document && !ask.hidden)) ?? inDocs;
+    // Keyboard users go straight on: from "Answer sent" to the next question, else to the panel, never to the page's top.
+    if (wasWaitingFocus && !root.contains(document.activeElement)) (fresh && ctx.isLive() ? fresh : root).focus();
     progress.update(head.progress ?? null);
     result.update(head.result_html ?? "");
     error.update(head.error ?? null);
@@ -114,8 +130,12 @@ function render({ model, el, signal }) {
     if (synced && (before.status !== head.status || fresh)) ctx.say(announcement(head));
   }
 
+  function standDocs() {
+    docs.hide(head.hidden_docs ?? []);
+    return answers.stand(head.active_docs, head.notice);
+  }
+
   function syncAsks(list) {
-    const wasWaitingFocus = asksNode.contains(document.activeElement) && document.activeElement.matches(".loom-sent");
     const listed = new Set(list.map((ask) => ask.id));
     for (const [id, piece] of asks) if (!listed.has(id)) asks.delete(id), piece.remove();
     let fresh = null;
@@ -133,21 +153,19 @@ function render({ model, el, signal }) {
       if (asksNode.children[at] !== piece.node) asksNode.insertBefore(piece.node, asksNode.children[at] ?? null);
     });
     if (ctx.isLive()) fresh?.refocus();
-    // Keyboard users go straight on: from "Answer sent" to the next question, else to the panel, never to the page's top.
-    if (wasWaitingFocus && !asksNode.contains(document.activeElement)) (fresh && ctx.isLive() ? fresh : root).focus();
     return fresh;
   }
 
   function heard(message) {
     if (message?.type === "state") onState(message);
-    if (message?.type === "accepted") asks.get(message.ask)?.accepted(message.n);
-    if (message?.type === "refused") asks.get(message.ask)?.refused(message);
+    if (message?.type === "accepted") pieces().forEach((piece) => piece.accepted(message.n));
+    if (message?.type === "refused") pieces().forEach((piece) => piece.refused(message));
   }
 
   function onState(m) {
     const isOurs = pulse.isOurs(m.ack);
     if (isOurs) synced = true;
-    if (m.docs?.length) docs.upsert(m.docs);
+    if (m.docs?.length) docs.upsert(m.docs), m.head || standDocs();
     if (synced && typeof m.stamp === "number") stamp = Math.max(stamp, m.stamp);
     const fits = typeof m.log === "string" ? log.place(m.log_from ?? log.end(), m.log, isOurs) : true;
     if (typeof m.warn === "string") showText(warn, m.warn);
@@ -167,7 +185,7 @@ function render({ model, el, signal }) {
     pulse.stop();
     progress.stop();
     actions.stop();
-    for (const piece of asks.values()) piece.stop();
+    for (const piece of pieces()) piece.stop();
     model.off("msg:custom", heard);
     model.off("change:head", onTrait);
     signal?.removeEventListener?.("abort", cleanup);
@@ -281,7 +299,7 @@ function pathPiece() {
   };
 }
 
-function docsPiece() {
+function docsPiece(answers) {
   const node = h("div", { class: "loom-docs", role: "group", "aria-label": "Documents" });
   const byIndex = new Map();
   const order = []; // the indexes on show, ascending
@@ -292,12 +310,13 @@ function docsPiece() {
     const attrs = { "data-role": isMessage ? doc.role : null, "data-index": doc.index };
     return h("article", { class: `loom-doc loom-doc-${doc.kind}`, ...attrs },
       by && h("div", { class: "loom-doc-by" }, by, isMessage && doc.title ? h("span", {}, ` · ${doc.title}`) : null),
-      sanitised(doc.html));
+      answers.body(doc));
   }
   function put(doc) {
     const old = byIndex.get(doc.index);
     if (old && old.stamp >= doc.stamp) return; // replies to another view repeat what we have
     if (doc.gone) {
+      answers.drop(doc.index);
       old?.node.remove();
       byIndex.delete(doc.index);
       const at = order.indexOf(doc.index);
@@ -316,6 +335,9 @@ function docsPiece() {
   }
   return {
     node,
+    hide(indexes) {
+      for (const [index, { node: one }] of byIndex) if (one.hidden !== indexes.includes(index)) one.hidden = !one.hidden;
+    },
     upsert(list) {
       const stick = isAtEnd(node);
       list.forEach(put);
