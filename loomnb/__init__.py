@@ -25,6 +25,7 @@ _DOCUMENTS = (
 )
 _RUNTIME = "Event Failure HistoryEntry Run RunContext RunView Status TransitionInput"
 _WORKFLOWS = "BaseWorkflow TransitionOptions guard transition workflow"
+_PRESENT = "Graph GraphEdge GraphNode"
 _STUDIO = "AskRun Loom Pending PendingAsk answers ask_questions close confirm pending restore run runs snapshot sql start"
 
 _WHERE: dict[str, tuple[str, str]] = {
@@ -34,6 +35,7 @@ _WHERE: dict[str, tuple[str, str]] = {
     **{name: ("loomnb.runtime", name) for name in _RUNTIME.split()},
     **{name: ("loomnb.workflows", name) for name in _WORKFLOWS.split()},
     **{name: ("loomnb.studio", name) for name in _STUDIO.split()},
+    **{name: ("loomnb.present", name) for name in _PRESENT.split()},
     "Relation": ("loomnb.store", "Relation"),
     "open": ("loomnb.studio", "open_store"),
 }

@@ -40,6 +40,9 @@ from loomnb.errors import StoreClosed as StoreClosed
 from loomnb.errors import StoreDamaged as StoreDamaged
 from loomnb.errors import WorldFailed as WorldFailed
 from loomnb.errors import WouldDeadlock as WouldDeadlock
+from loomnb.present import Graph as Graph
+from loomnb.present import GraphEdge as GraphEdge
+from loomnb.present import GraphNode as GraphNode
 from loomnb.runtime import Event as Event
 from loomnb.runtime import Failure as Failure
 from loomnb.runtime import HistoryEntry as HistoryEntry
@@ -92,6 +95,9 @@ __all__ = [
     "ErrorDocument",
     "Event",
     "Failure",
+    "Graph",
+    "GraphEdge",
+    "GraphNode",
     "HistoryEntry",
     "Loom",
     "LoomError",

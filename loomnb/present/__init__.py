@@ -1,5 +1,6 @@
 """Everything visible, as text and as safe static HTML. Pure."""
 
+from loomnb.present.graph import EdgeKind, Graph, GraphEdge, GraphNode
 from loomnb.present.markdown import escape, markdown_html, markdown_line, markdown_safe
 from loomnb.present.story import (
     STATUS_TEXT,
@@ -19,6 +20,10 @@ from loomnb.present.table import table_html, table_markdown
 
 __all__ = [
     "STATUS_TEXT",
+    "EdgeKind",
+    "Graph",
+    "GraphEdge",
+    "GraphNode",
     "Story",
     "answer_html",
     "ask_example",

@@ -6,10 +6,11 @@ Every face uses this one function, because a just executed `display(Markdown(...
 from __future__ import annotations
 
 import html
+import re
 from functools import cache
 from typing import Any
 
-__all__ = ["escape", "markdown_html", "markdown_line", "markdown_safe"]
+__all__ = ["escape", "markdown_html", "markdown_line", "markdown_safe", "plain_line"]
 
 _TAGS = {
     *[
@@ -109,3 +110,13 @@ def markdown_safe(text: str) -> str:
     """Text that shows as itself in Markdown and runs nothing: for names and messages that are not Markdown."""
     out = "".join("\\" + c if c in "\\`*_{}[]()#+-!|~" else c for c in text)
     return html.escape(out, quote=False).replace("\n", " ")
+
+
+_BREAKING = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufffe\uffff]"
+)
+
+
+def plain_line(text: str) -> str:
+    """Text on one line, without what XML forbids, terminals obey, or turns the direction of what follows."""
+    return _BREAKING.sub("\ufffd", re.sub(r"[\t\n\r]+", " ", text))

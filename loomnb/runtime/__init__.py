@@ -3,6 +3,7 @@
 from loomnb.runtime.attempt import CURRENT, Show, current_attempt
 from loomnb.runtime.definition import END, START, AskContent, Definition, Envelope, Execution, Move, RunContext, TransitionInput
 from loomnb.runtime.failure import Failure
+from loomnb.runtime.graphs import definition_graph, run_graph
 from loomnb.runtime.handle import Face, HistoryEntry, NoFace, Run
 from loomnb.runtime.lifecycle import FINISHED, TABLE, Event, Status, after
 from loomnb.runtime.loop import MISSING, Runtime, default_timeout
@@ -39,4 +40,6 @@ __all__ = [
     "after",
     "current_attempt",
     "default_timeout",
+    "definition_graph",
+    "run_graph",
 ]

@@ -15,10 +15,11 @@ from loomnb.asks import Ask, Script
 from loomnb.documents import DocumentEntity
 from loomnb.errors import NoFrontEnd, Refused, RunFailed, WouldDeadlock
 from loomnb.jsonvalue import thaw
-from loomnb.present import Story, ask_example, story_bundle, story_plain
+from loomnb.present import Graph, Story, ask_example, story_bundle, story_plain
 from loomnb.runtime.attempt import CURRENT
 from loomnb.runtime.definition import END
 from loomnb.runtime.failure import user_traceback
+from loomnb.runtime.graphs import run_graph
 from loomnb.runtime.lifecycle import FINISHED, Status
 from loomnb.runtime.loop import MISSING, Runtime
 from loomnb.runtime.record import RunRecord, RunView, WaitingFor
@@ -498,6 +499,10 @@ class Run:
         raise error
 
     # -- showing ----------------------------------------------------------------------------------
+
+    def graph(self) -> Graph:
+        """The picture of its workflow, with the way it took and the place it is in."""
+        return run_graph(self.record)
 
     def story(self) -> Story:
         """What a static page tells of it: no ids, no times."""

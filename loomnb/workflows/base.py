@@ -8,7 +8,8 @@ from typing import Any, Generic, NotRequired, TypedDict, TypeVar
 
 from loomnb.documents import DocumentStore
 from loomnb.errors import DefinitionError
-from loomnb.runtime import Show, current_attempt
+from loomnb.present import Graph
+from loomnb.runtime import Definition, Show, current_attempt, definition_graph
 
 __all__ = ["DEFINITION", "BaseWorkflow", "Callback", "QueueResult", "RunOptions"]
 
@@ -59,6 +60,15 @@ class BaseWorkflow(Generic[TArgs]):
         """The documents of the run at work."""
         return _DOCUMENTS
 
+    @classmethod
+    def graph(cls) -> Graph:
+        """The picture of its places and transitions, drawn from the table the run loop reads.
+
+        Raises:
+            DefinitionError: the class was not decorated.
+        """
+        return definition_graph(_definition(cls))
+
     def run(
         self,
         input: Any = None,  # noqa: A002  # the seed's word
@@ -88,10 +98,7 @@ class BaseWorkflow(Generic[TArgs]):
             DefinitionError: the class was not decorated.
         """
         o = options or RunOptions(callback=callback, show=show, label=label)
-        definition = vars(type(self)).get(DEFINITION)
-        if definition is None:
-            raise DefinitionError(f"{type(self).__qualname__} is no workflow.", advice="Decorate the class with @loom.workflow.")
-        child = current_attempt().start_child(definition, input, callback=o.callback, show=o.show, label=o.label)
+        child = current_attempt().start_child(_definition(type(self)), input, callback=o.callback, show=o.show, label=o.label)
         return QueueResult(workflow_id=child)
 
     def assign_state(self, partial: Mapping[str, Any] | None = None, /, **values: Any) -> None:
@@ -115,6 +122,13 @@ class BaseWorkflow(Generic[TArgs]):
     def set_result(self, full: Any, /) -> None:
         """Replace the run's result; any JSON value. Raises as `assign_state` does."""
         current_attempt().set_result(full)
+
+
+def _definition(cls: type[BaseWorkflow[Any]]) -> Definition:
+    definition: Definition | None = vars(cls).get(DEFINITION)
+    if definition is None:
+        raise DefinitionError(f"{cls.__qualname__} is no workflow.", advice="Decorate the class with @loom.workflow.")
+    return definition
 
 
 def _mapping(partial: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from loomnb.errors import LoomError
-from loomnb.runtime import RunRecord, Runtime
+from loomnb.runtime import RunRecord, Runtime, run_graph
 from loomnb_widgets.views import answer_view, document_view, head_view, refusal, status_text
 
 __all__ = ["Feed"]
@@ -65,6 +65,8 @@ class Feed:
                 self.say(self._state(have.get("stamp", 0), have.get("log", 0), have.get("head", 0), ack=content.get("n")))
             case "answer":
                 self._runtime.workers.submit(self._answer, content)
+            case "graph":
+                self._runtime.workers.submit(self._graph)
             case "cancel":
                 self._runtime.workers.submit(self._act, self._runtime.cancel)
             case "retry":
@@ -93,6 +95,10 @@ class Feed:
             self.say({"type": "refused", **reply, **refusal(exc)})
         else:
             self.say({"type": "accepted", **reply})
+
+    def _graph(self) -> None:
+        """On a worker: a picture may take a tenth of a second. It is asked for, so that the head stays small."""
+        self.say({"type": "graph", "svg": run_graph(self.record).svg})
 
     def _act(self, action: Callable[[RunRecord], None]) -> None:
         try:
