@@ -489,8 +489,10 @@ def _interruptible(work: Callable[[], Any], interrupt: Callable[[], None]) -> An
         while not done.wait(0.1):
             pass
     except BaseException:
-        interrupt()
-        done.wait(2)
+        for _ in range(40):  # again and again: one that comes before the statement has begun stops nothing
+            interrupt()
+            if done.wait(0.05):
+                break
         raise
     if isinstance(outcome[0], BaseException):
         raise outcome[0]

@@ -7,6 +7,7 @@ disguise (a data-modifying CTE counts as SELECT); a statement that is no query i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
@@ -181,7 +182,8 @@ def query(
         raise _translated(exc) from exc
     finally:
         if not done:
-            cursor.close()
+            with contextlib.suppress(duckdb.Error):  # still at work, in spite of the interrupt: it goes when it is done
+                cursor.close()
 
 
 def parameters(sql: str) -> list[str]:
