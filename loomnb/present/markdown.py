@@ -112,9 +112,7 @@ def markdown_safe(text: str) -> str:
     return html.escape(out, quote=False).replace("\n", " ")
 
 
-_BREAKING = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufffe\uffff]"
-)
+_BREAKING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 def plain_line(text: str) -> str:
