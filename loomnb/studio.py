@@ -8,7 +8,7 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, cast
@@ -21,8 +21,8 @@ from loomnb.asks import NOTHING, Answers, Ask, Confirmation, Script, check_confi
 from loomnb.errors import Conflict, LoomError, Refused
 from loomnb.ids import SYSTEM, Source
 from loomnb.present import Story
-from loomnb.ready import ASK, know_ready
-from loomnb.runtime import CURRENT, Face, NoFace, Run, RunRecord, Runtime, Status
+from loomnb.ready import ASK, Runner, know_ready
+from loomnb.runtime import CURRENT, Face, NoFace, Run, RunEvent, RunRecord, Runtime, Status
 from loomnb.store import MEMORY, Database, Relation, query
 from loomnb.workflows import BaseWorkflow, definition_of
 
@@ -31,11 +31,13 @@ __all__ = [
     "Loom",
     "Pending",
     "PendingAsk",
+    "WorkflowRunner",
     "answers",
     "ask_questions",
     "close",
     "confirm",
     "default",
+    "events",
     "open_store",
     "pending",
     "restore",
@@ -312,6 +314,15 @@ class Loom:
     def _handle(self, record: RunRecord) -> Run:
         return (AskRun if record.workflow == ASK.name else Run)(record, self.runtime, _current_face)
 
+    def events(self, after: int | str | None = None) -> AsyncGenerator[RunEvent]:
+        """What happens to any run from now on: `async for event in loom.events(): …`. Ends when the store is closed.
+
+        Args:
+            after: the `id` of the last event you have seen, 0 for all there are. A cursor that is none of this store's gives one
+                `stream.reset`, with the id to go on from.
+        """
+        return self.runtime.events(after)
+
     # -- asking -----------------------------------------------------------------------------------
 
     def ask_questions(self, questions: Sequence[Any], *, key: str | None = None, fresh: bool = False) -> AskRun:
@@ -376,13 +387,18 @@ class Loom:
 
     def _scripted(self, record: RunRecord, ask: Ask) -> tuple[Any, str]:
         if self._script is not None:
-            return self._script.payload(record.workflow, ask), self._script.source
+            return self._from(self._script, record, ask)
         if not self._file_looked_for:
             self._file_looked_for = True
             self._file_script = _answers_file()
         if self._file_script is not None:
-            return self._file_script.payload(record.workflow, ask), self._file_script.source
+            return self._from(self._file_script, record, ask)
         return NOTHING, ""
+
+    @staticmethod
+    def _from(script: Script, record: RunRecord, ask: Ask) -> tuple[Any, str]:
+        payload = script.payload(record.workflow, ask)
+        return payload, script.missing(record.workflow, ask) if payload is NOTHING else script.source
 
     # -- SQL --------------------------------------------------------------------------------------
 
@@ -528,6 +544,19 @@ def open_store(path: str | os.PathLike[str] | None = None, *, durability: Durabi
         return found
 
 
+class WorkflowRunner(Runner):
+    """Starts, resumes, retries and cancels runs from a program, for any user and app.
+
+    Results may be awaited, as in the seed; nothing has to be.
+
+    Args:
+        session: the store; default: the default one.
+    """
+
+    def __init__(self, session: Loom | None = None) -> None:
+        super().__init__((session or default()).runtime)
+
+
 def default() -> Loom:
     """The default store, opened on first use."""
     with _Process.guard:
@@ -554,6 +583,11 @@ def run(run_id: str) -> Run:
 def runs(*, status: str | None = None, workflow: str | None = None, labels: Sequence[str] = ()) -> Relation:
     """A table of the runs: see `Loom.runs`."""
     return default().runs(status=status, workflow=workflow, labels=labels)
+
+
+def events(after: int | str | None = None) -> AsyncGenerator[RunEvent]:
+    """What happens to any run: see `Loom.events`."""
+    return default().events(after)
 
 
 def pending() -> Pending:

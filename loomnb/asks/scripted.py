@@ -36,29 +36,49 @@ class Script:
                 )
         self._mapping = {name: dict(entries) for name, entries in mapping.items()}
         self._used: dict[tuple[str, str], int] = {}
+        self._skipped: set[str] = set()
         self.source = source
 
-    def _take(self, definition: str, key: str) -> Any:
-        """The next answer under a key and the cell of the count it used, or NOTHING."""
+    def _look(self, definition: str, key: str) -> tuple[Any, tuple[str, str] | None]:
+        """The next answer under a key, or NOTHING; and what to count when it is used."""
         for name in (definition, "*"):
             entries = self._mapping.get(name, {})
             if key in entries:
                 value = entries[key]
                 if not isinstance(value, list):
-                    return value
+                    return value, None
                 used = self._used.get((name, key), 0)
                 if used < len(value):
-                    self._used[name, key] = used + 1
-                    return value[used]
-        return NOTHING
+                    return value[used], (name, key)
+        return NOTHING, None
 
     def payload(self, definition: str, ask: Ask) -> Any:
-        """What `run.answer` is given for this ask, or NOTHING. Counts as one time it is asked."""
+        """What `run.answer` is given for this ask, or NOTHING. An ask uses up its answers once, however often it is looked at."""
+        if ask.id in self._skipped:
+            return NOTHING
+        keys = self._keys(ask)
+        found = {key: self._look(definition, key) for key in keys}
+        if any(value is NOTHING for value, _ in found.values()):
+            return NOTHING
+        for _, count in found.values():
+            if count is not None:
+                self._used[count] = self._used.get(count, 0) + 1
         if ask.kind == "questions":
-            found = {q.id: self._take(definition, q.id) for q in ask.questions}
-            return NOTHING if any(v is NOTHING for v in found.values()) else found
-        value = self._take(definition, self.key_of(ask))
-        return NOTHING if value is None else value
+            return {key: value for key, (value, _) in found.items()}
+        value = found[keys[0]][0]
+        if value is None:  # skipped this time: the ask stays open for a person
+            self._skipped.add(ask.id)
+            return NOTHING
+        return value
+
+    def missing(self, definition: str, ask: Ask) -> str:
+        """The key an answer is missing under; the ask's first where none is."""
+        keys = self._keys(ask)
+        return next((key for key in keys if self._look(definition, key)[0] is NOTHING), keys[0])
+
+    @staticmethod
+    def _keys(ask: Ask) -> list[str]:
+        return [q.id for q in ask.questions] if ask.kind == "questions" else [Script.key_of(ask)]
 
     @staticmethod
     def key_of(ask: Ask) -> str:

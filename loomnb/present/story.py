@@ -180,7 +180,9 @@ def _html_block(html: str) -> str:
 
 
 def ask_heading(ask: Ask) -> str:
-    """What stands above an ask. A confirmation's text follows it whole, so its label would only say it twice."""
+    """What stands above an ask. What is confirmed, or asked first of several, follows whole: its label would say it twice."""
+    if ask.kind == "questions" and len(ask.questions) > 1:
+        return f"{len(ask.questions)} questions"
     return "Please confirm" if ask.kind == "confirm" else ask.label
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -18,11 +18,12 @@ from loomnb.jsonvalue import thaw
 from loomnb.present import Graph, Story, ask_example, story_bundle, story_plain
 from loomnb.runtime.attempt import CURRENT
 from loomnb.runtime.definition import END
+from loomnb.runtime.events import RunEvent
 from loomnb.runtime.failure import user_traceback
 from loomnb.runtime.graphs import run_graph
 from loomnb.runtime.lifecycle import FINISHED, Status
 from loomnb.runtime.loop import MISSING, Runtime
-from loomnb.runtime.record import RunRecord, RunView, WaitingFor
+from loomnb.runtime.record import Progress, RunRecord, RunView, WaitingFor
 from loomnb.runtime.registry import REGISTRY
 
 __all__ = ["Face", "HistoryEntry", "Run"]
@@ -239,6 +240,20 @@ class Run:
             for at, _, name, from_, place, status, n in rows
         ]
 
+    @property
+    def progress(self) -> Progress | None:
+        """How far it is, where its moves say so: `37 of 1,000`."""
+        return self._view.progress
+
+    def events(self, after: int | str | None = None) -> AsyncGenerator[RunEvent]:
+        """What happened to it and what happens, as it happens: `async for event in run.events(): …`. Ends when the run has.
+
+        Args:
+            after: the `id` of the last event you have seen; default: from its beginning. A cursor that is none of this store's
+                gives one `stream.reset`, with the id to go on from.
+        """
+        return self.runtime.events(after, self.record)
+
     # -- acting -----------------------------------------------------------------------------------
 
     def answer(self, name_or_id: Any = MISSING, payload: Any = MISSING, *, source: str = "code") -> None:
@@ -301,7 +316,9 @@ class Run:
         then = RunRecord(id=self.id, workflow=self.workflow, source=self.record.source)
         then.replay(rows[: moves[number] + 1])
         if then.place == END:
-            raise Refused(f"Move {number} ended the run {self.id}: nothing follows it.", advice="Fork an earlier one: see run.history.")
+            raise Refused(
+                f"Move {number} ended the run {self.id}: nothing follows it.", advice="Fork an earlier one: see run.history."
+            )
         record = self.runtime.start(
             REGISTRY.need(self.workflow),
             self.record.args,
@@ -442,7 +459,7 @@ class Run:
 
     def _no_front_end(self, reason: str) -> NoFrontEnd:
         ask = self._view.asks[0]
-        key = Script.key_of(ask)
+        key = self.record.unscripted.get(ask.id) or Script.key_of(ask)
         example = ask_example(ask)
         scripted = "'…'" if ask.kind == "questions" else "{}" if ask.kind == "button" else example
         error = NoFrontEnd(
@@ -491,7 +508,7 @@ class Run:
             status=view.status,
             code=failure.code if failure else None,
             advice=(failure.advice if failure else "")
-            or "run.traceback has everything; run.retry() tries again; %debug goes to the body.",
+            or "The run can go on: .retry() tries again, and .traceback has the details. %debug stops where it broke.",
         )
         error.frames = failure.frames if failure else ""
         if cause is not None:

@@ -11,22 +11,24 @@ import contextlib
 import contextvars
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from loomnb.asks import NOTHING, Ask, payload_of
-from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, Refused
+from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, Refused, WouldDeadlock
 from loomnb.ids import Source
 from loomnb.jsonvalue import changes
 from loomnb.runtime.children import Children
 from loomnb.runtime.definition import Definition, Move
+from loomnb.runtime.events import RunEvent, Tail
 from loomnb.runtime.host import Hosts, Workers
 from loomnb.runtime.lifecycle import FINISHED, Event, Status, after
 from loomnb.runtime.moves import Moves
 from loomnb.runtime.performing import stop_body
 from loomnb.runtime.record import Payload, RunRecord, row
-from loomnb.runtime.records import Records
+from loomnb.runtime.records import Owner, Records
 from loomnb.runtime.registry import REGISTRY
+from loomnb.runtime.stateless import run_stateless
 
 if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
     from loomnb.store import Database, Row
@@ -57,6 +59,7 @@ class Runtime:
         self.unrecoverable: dict[str, str] = {}
         """Runs that could not be read at open, with the reason. They were left as they are."""
         self._hosts = Hosts()
+        self._tail = Tail(database, self._hosts)
         self._records = Records(database, source, self._hosts)
         self._moves = Moves(
             database, source, self._records, self._hosts, at_rest=self._at_rest, stop_children=self.cancel_children
@@ -80,6 +83,7 @@ class Runtime:
         loop: str = "thread",
         seed: tuple[str, Any, Any] | None = None,
         forked_from: str = "",
+        owner: Owner | None = None,
     ) -> RunRecord:
         """Start a run, or find the one of this key. Returns once its first row is durable; the moves follow by themselves.
 
@@ -87,8 +91,11 @@ class Runtime:
             ArgsInvalid: the arguments do not fit; no run was created.
             Conflict: the key's stored run has other arguments.
         """
+        if step_limit is not None and (isinstance(step_limit, bool) or not isinstance(step_limit, int) or step_limit < 1):
+            raise Refused(f"step_limit={step_limit!r} is no number of moves.", advice="Give a whole number of at least 1.")
         stored, loaded = definition.parse_args(raw_args)
         host = self._hosts.get(loop)
+        owner = owner or self._records.owner()
         # Two cells that start the same key at once must find one run; runs without a key start side by side.
         with self._records.guard if key is not None else contextlib.nullcontext():
             if key is not None and not fresh:
@@ -108,7 +115,9 @@ class Runtime:
                 step_limit=step_limit or definition.step_limit,
                 pipelined=self.pipelined if pipelined is None else pipelined,
                 loop=loop,
-                workspace_id=self._records.store_id,
+                user_id=owner.user_id,
+                app_name=owner.app_name,
+                workspace_id=owner.workspace_id,
                 loaded_args=loaded,
                 context=contextvars.copy_context(),
                 host=host,
@@ -136,6 +145,51 @@ class Runtime:
         else:
             self._moves.go(record)
         return record
+
+    def owner(self, user_id: str, app_name: str, workspace_id: str | None = None) -> Owner:
+        """Whose a run is to be: the workspace that is named, else that of the app and user.
+
+        Raises:
+            NotFound: the user has no such workspace.
+        """
+        return self._records.owner(user_id, app_name, workspace_id)
+
+    def run_stateless(self, definition: Definition, raw_args: Any, owner: Owner) -> RunRecord:
+        """Make a run that is not stored, and wait until it rests; its record has the documents.
+
+        Raises:
+            ArgsInvalid: the arguments do not fit.
+            Refused: it waits for somebody.
+        """
+        stored, loaded = definition.parse_args(raw_args)
+        record = RunRecord(
+            id=self.source.new_id("run"),
+            workflow=definition.name,
+            source=self.source,
+            args=stored,
+            title=definition.title,
+            step_limit=definition.step_limit,
+            user_id=owner.user_id,
+            app_name=owner.app_name,
+            workspace_id=owner.workspace_id,
+            loaded_args=loaded,
+            context=contextvars.copy_context(),
+        )
+        self.refuse_on_loop()
+        run_stateless(record, self.source, self._records, self._hosts)
+        return record
+
+    def refuse_on_loop(self) -> None:
+        """Refuse to wait on the thread that runs move on.
+
+        Raises:
+            WouldDeadlock: this is that thread.
+        """
+        if self._hosts.get("thread").is_current():
+            raise WouldDeadlock(
+                "This would block the very loop that runs move on.",
+                advice="Call it from a plain `def` transition, or start a sub-workflow: Child().run(…).",
+            )
 
     def _restore(self) -> None:
         """At open: what was moving when its kernel died is interrupted; then whatever is known goes on."""
@@ -323,6 +377,7 @@ class Runtime:
             try:
                 payload, source = self._scripted(record, ask)
                 if payload is NOTHING:
+                    record.unscripted[ask.id] = source
                     continue
                 self.answer(record, ask.id, payload, source)
                 record.script_error = None
@@ -415,7 +470,14 @@ class Runtime:
         for record in self.live():
             if record.attempt is not None:
                 record.attempt.revoke()
+        self._tail.close()
         self._hosts.close()
+
+    def events(self, after: int | str | None, record: RunRecord | None = None) -> AsyncGenerator[RunEvent]:
+        """What happened and happens, to one run until it has ended, or to all: see `Tail.events`."""
+        if record is None:
+            return self._tail.events(after)
+        return self._tail.events(after, run_id=record.id, is_over=lambda: record.view.status in FINISHED and not record.passing)
 
     @property
     def workers(self) -> Workers:

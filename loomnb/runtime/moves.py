@@ -243,9 +243,11 @@ class Moves:
             record.progress = attempt.progress
             body["progress"] = list(attempt.progress)
         record.state, record.place, record.moves = state, move.to, attempt.number
-        record.inbox = record.due = None
+        record.inbox = None
         if record.status is Status.RUNNING and tries:
             record.has_error, record.failure = False, None  # the automatic retry succeeded
+        if not record.has_error:  # else an error place's clean-up: retry() still knows the way back
+            record.due = None
         record.shelf.keep()
         rows = [row(record, "document.saved", e.to_json()) for e in attempt.saved]
         for child in attempt.children:
@@ -341,6 +343,7 @@ class Moves:
                         questions=c.questions,
                         context=c.context,
                         key=c.key,
+                        widget=c.widget,
                         opened_at=self._source.now(),
                     )
                 )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from loomnb.runtime.attempt import Attempt
     from loomnb.runtime.host import Host
 
-__all__ = ["Due", "Payload", "Progress", "RunRecord", "RunView", "WaitingFor", "row"]
+__all__ = ["LOCAL_USER", "NOTEBOOK_APP", "Due", "Payload", "Progress", "RunRecord", "RunView", "WaitingFor", "row"]
 
 WaitingFor = Literal["person", "child"]
 _LOG_KEPT = 1_000_000
@@ -190,6 +190,8 @@ class RunRecord:
     advice: str = ""
     """Why it does not go on by itself: its definition is missing or another one."""
     script_error: Exception | None = None
+    unscripted: dict[str, str] = field(default_factory=dict[str, str])
+    """Open ask → the key under which the script of answers lacks something for it."""
     watchers: list[Callable[[str], None]] = field(default_factory=list)
 
     # -- telling others ---------------------------------------------------------------------------
@@ -323,9 +325,11 @@ class RunRecord:
             self.moves = body["move"]
             self.path.append((body["place"], body["name"]))
             self.attempts.pop(body["name"], None)
-            self.due = self.inbox = None
+            self.inbox = None
             self.progress = Progress(*body["progress"]) if "progress" in body else self.progress
             self._take_error(body)
+            if not self.has_error:
+                self.due = None
         elif kind == "run.broke":
             self._break(body)
         elif kind == "run.answered":
@@ -384,6 +388,7 @@ class RunRecord:
             error=body.get("error"),
             tags=tuple(body.get("tags", ())),
             internal=body.get("internal", False),
+            ui=freeze(body["ui"]) if body.get("ui") else None,
             index=body["index"],
             transition=body.get("transition", ""),
             place=body.get("place", ""),

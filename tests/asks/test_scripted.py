@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loomnb.asks import NOTHING, Ask, Script, check_questions, read_answers
+from loomnb.asks import NOTHING, Ask, Question, Script, check_questions, read_answers
 from loomnb.errors import ArgsInvalid
 
 QUESTIONS = Ask(
@@ -75,7 +76,22 @@ def test_a_null_leaves_a_wait_transition_to_a_person() -> None:
 def test_a_null_in_a_list_leaves_only_that_time_to_a_person() -> None:
     given = script({"notes": {"approve": [None, 2]}})
 
-    assert [given.payload("notes", WAIT) for _ in range(2)] == [NOTHING, 2]
+    assert [given.payload("notes", replace(WAIT, id=f"ask-{n}")) for n in range(2)] == [NOTHING, 2]
+
+
+def test_an_ask_that_was_left_to_a_person_is_not_answered_by_a_later_look() -> None:
+    given = script({"notes": {"approve": [None, 2]}})
+
+    assert [given.payload("notes", WAIT) for _ in range(2)] == [NOTHING, NOTHING]
+
+
+def test_questions_that_lack_an_answer_use_none_up() -> None:
+    two = replace(QUESTIONS, questions=(*QUESTIONS.questions, Question(id="more", question="More?", is_skippable=True)))
+    given = script({"ask": {"env": ["staging"], "why": "because"}})
+
+    assert given.payload("ask", two) is NOTHING
+    assert given.missing("ask", two) == "more"
+    assert given.payload("ask", QUESTIONS) is not NOTHING
 
 
 @pytest.mark.parametrize("mapping", [{"ask": "staging"}, {"ask": ["x"]}, {1: {}}, {"ask": None}], ids=repr)

@@ -532,3 +532,32 @@ def test_the_error_is_in_the_store_with_its_traceback(session: loom.Loom) -> Non
 
     assert json.loads(error)["type"] == "Mine"
     assert "Traceback" in json.loads(error)["traceback"]
+
+
+def test_retry_after_an_error_places_clean_up_goes_back_to_what_failed(session: loom.Loom) -> None:
+    """The clean-up has moved on to a place that waits; the way back is still known, also after a restart."""
+    fail = [True]
+
+    @loom.workflow(name="cleaned_up")
+    class CleanedUpWorkflow(loom.BaseWorkflow):
+        @loom.transition(to="ready")
+        def begin(self, state: object) -> None: ...
+
+        @loom.transition(from_="ready", to="end", error_place="broken")
+        def work(self, state: object) -> None:
+            if fail[0]:
+                raise ValueError("no")
+
+        @loom.transition(from_="broken", to="cleaned")
+        def clean(self, state: object) -> None: ...
+
+        @loom.transition(from_="cleaned", to="end", wait=True)
+        def give_up(self, state: object) -> None: ...
+
+    run = session.start(CleanedUpWorkflow)
+    at_rest(run)
+    fail[0] = False
+    run.retry()
+
+    assert at_rest(run).status == "completed"
+    assert [entry.name for entry in run.history] == ["", "begin", "clean", "work"]
