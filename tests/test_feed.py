@@ -1,0 +1,67 @@
+"""What the feed of a panel says when its view asks for the graph: no widget and no kernel, only messages."""
+
+from __future__ import annotations
+
+from queue import Queue
+from typing import Any
+
+from loomnb_widgets.feed import Feed
+
+import loomnb as loom
+from tests.helpers import PATIENCE, at_rest
+
+
+@loom.workflow(name="feed_parent")
+class Parent(loom.BaseWorkflow[Any]):
+    @loom.transition(to="waiting")
+    def begin(self) -> None:
+        Child().run({}, callback={"transition": "child_done"})
+
+    @loom.transition(from_="waiting", to="end", wait=True)
+    def child_done(self) -> None: ...
+
+
+@loom.workflow(name="feed_child")
+class Child(loom.BaseWorkflow[Any]):
+    @loom.transition(to="asking")
+    def ask(self) -> None: ...
+
+    @loom.transition(from_="asking", to="end", wait=True)
+    def answer(self) -> None: ...
+
+
+def told(run: loom.Run, message: dict[str, Any]) -> dict[str, Any]:
+    """What the feed says to a message."""
+    said: Queue[dict[str, Any]] = Queue()
+    feed = Feed(run.record, run.runtime, said.put)
+    feed.receive(message)
+    try:
+        while (answer := said.get(timeout=PATIENCE)).get("type") != "graph":
+            pass
+    finally:
+        feed.close()
+    return answer
+
+
+def test_the_view_gets_the_graph_it_asks_for(session: loom.Loom) -> None:
+    run = session.start(Child)
+    at_rest(run)
+
+    assert told(run, {"type": "graph"}) == {"type": "graph", "svg": run.graph().svg}
+
+
+def test_the_graph_of_a_sub_workflow_carries_its_id(session: loom.Loom) -> None:
+    run = session.start(Parent)
+    at_rest(run)
+    (child,) = run.children
+    at_rest(child)
+
+    assert told(run, {"type": "graph", "run": child.id}) == {"type": "graph", "svg": child.graph().svg, "run": child.id}
+
+
+def test_the_head_does_not_carry_the_graph(session: loom.Loom) -> None:
+    run = session.start(Child)
+    at_rest(run)
+    feed = Feed(run.record, run.runtime, lambda _: None)
+
+    assert "svg" not in str(feed.head)
