@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from pathlib import Path
 
-__all__ = ["humanised", "notebook_name", "snake_case"]
+__all__ = ["humanised", "notebook_name", "snake_case", "worker_name"]
 
 
 def snake_case(class_name: str, suffix: str = "") -> str:
@@ -27,3 +29,10 @@ def humanised(name: str) -> str:
 def notebook_name() -> str:
     """The notebook this kernel serves, where the Jupyter server says so."""
     return os.environ.get("JPY_SESSION_NAME", "")
+
+
+def worker_name() -> str:
+    """The id of this kernel, as its connection file tells; outside a kernel the process."""
+    files = [arg for arg in sys.argv[1:] if arg.endswith(".json")]
+    kernels = [Path(arg).stem.removeprefix("kernel-") for arg in files if Path(arg).name.startswith("kernel-")]
+    return kernels[0] if kernels else f"process-{os.getpid()}"

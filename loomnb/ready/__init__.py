@@ -12,6 +12,16 @@ from loomnb.ready.people import (
     ConfirmUserWorkflow,
 )
 from loomnb.ready.questions import ASK, CellQuestions
+from loomnb.ready.runner import (
+    Runner,
+    RunResult,
+    StatelessRunResult,
+    SyncRunResult,
+    WorkflowArgs,
+    WorkflowRunnerOptions,
+    WorkflowRunnerSyncOptions,
+    WorkflowRunResult,
+)
 from loomnb.ready.sequence import SequenceWorkflow
 
 __all__ = [
@@ -28,8 +38,16 @@ __all__ = [
     "FanOutResult",
     "FanOutWorkflow",
     "Item",
+    "RunResult",
+    "Runner",
     "SequenceArgs",
     "SequenceResult",
     "SequenceWorkflow",
+    "StatelessRunResult",
+    "SyncRunResult",
+    "WorkflowArgs",
+    "WorkflowRunResult",
+    "WorkflowRunnerOptions",
+    "WorkflowRunnerSyncOptions",
     "know_ready",
 ]

@@ -2,22 +2,28 @@
 
 from loomnb.runtime.attempt import CURRENT, Show, current_attempt
 from loomnb.runtime.definition import END, START, AskContent, Definition, Envelope, Execution, Move, RunContext, TransitionInput
+from loomnb.runtime.events import RunEvent
 from loomnb.runtime.failure import Failure
 from loomnb.runtime.graphs import definition_graph, run_graph
 from loomnb.runtime.handle import Face, HistoryEntry, NoFace, Run
-from loomnb.runtime.lifecycle import FINISHED, TABLE, Event, Status, after
+from loomnb.runtime.lifecycle import FINISHED, TABLE, WORKFLOW_STATES, Event, Status, WorkflowState, after
 from loomnb.runtime.loop import MISSING, Runtime, default_timeout
-from loomnb.runtime.record import RunRecord, RunView
+from loomnb.runtime.record import LOCAL_USER, NOTEBOOK_APP, Progress, RunRecord, RunView
+from loomnb.runtime.records import Owner
 from loomnb.runtime.registry import REGISTRY, Registry
+from loomnb.runtime.stateless import Tried, try_move
 
 __all__ = [
     "CURRENT",
     "END",
     "FINISHED",
+    "LOCAL_USER",
     "MISSING",
+    "NOTEBOOK_APP",
     "REGISTRY",
     "START",
     "TABLE",
+    "WORKFLOW_STATES",
     "AskContent",
     "Definition",
     "Envelope",
@@ -28,18 +34,24 @@ __all__ = [
     "HistoryEntry",
     "Move",
     "NoFace",
+    "Owner",
+    "Progress",
     "Registry",
     "Run",
     "RunContext",
+    "RunEvent",
     "RunRecord",
     "RunView",
     "Runtime",
     "Show",
     "Status",
     "TransitionInput",
+    "Tried",
+    "WorkflowState",
     "after",
     "current_attempt",
     "default_timeout",
     "definition_graph",
     "run_graph",
+    "try_move",
 ]

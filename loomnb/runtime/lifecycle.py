@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from loomnb.errors import Conflict
 
-__all__ = ["FINISHED", "TABLE", "Event", "Status", "after"]
+__all__ = ["FINISHED", "TABLE", "WORKFLOW_STATES", "Event", "Status", "WorkflowState", "after"]
 
 
 class Status(StrEnum):
@@ -92,6 +92,29 @@ TABLE: Mapping[Status, Mapping[Event, Status]] = {
 
 FINISHED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELED})
 """Nothing moves by itself any more. A failed run can still be retried, or answered at its place."""
+
+
+class WorkflowState(StrEnum):
+    """The contract's words for where a run stands; `run.status` tells more."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+WORKFLOW_STATES: Mapping[Status, WorkflowState] = {
+    _S.PENDING: WorkflowState.PENDING,
+    _S.RUNNING: WorkflowState.RUNNING,
+    _S.WAITING: WorkflowState.WAITING,
+    _S.RETRYING: WorkflowState.WAITING,
+    _S.COMPLETED: WorkflowState.COMPLETED,
+    _S.FAILED: WorkflowState.FAILED,
+    _S.CANCELED: WorkflowState.CANCELED,
+    _S.INTERRUPTED: WorkflowState.FAILED,
+}
 
 
 def after(status: Status, event: Event) -> Status:

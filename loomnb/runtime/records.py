@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from loomnb.errors import Conflict, LoomError, NotFound
 from loomnb.ids import Source
-from loomnb.jsonvalue import freeze, loads
+from loomnb.jsonvalue import dumps, freeze, loads
 from loomnb.runtime.definition import Definition
 from loomnb.runtime.host import Hosts
 from loomnb.runtime.lifecycle import FINISHED
-from loomnb.runtime.record import RunRecord
+from loomnb.runtime.record import LOCAL_USER, NOTEBOOK_APP, RunRecord
 from loomnb.runtime.registry import REGISTRY
 
 if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
     from loomnb.store import Database
 
-__all__ = ["Records"]
+__all__ = ["Owner", "Records"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a run is."""
+
+    user_id: str
+    app_name: str
+    workspace_id: str
 
 
 def _is_over(record: RunRecord) -> bool:
@@ -57,6 +68,31 @@ class Records:
                 advice="Use another key, or fresh=True for a new run under this key.",
             )
         return record
+
+    def owner(self, user_id: str = LOCAL_USER, app_name: str = NOTEBOOK_APP, workspace_id: str | None = None) -> Owner:
+        """The workspace of an app and user is always there: its id is made from theirs and the store's. One that is named must
+        have been used by that user before.
+
+        Raises:
+            NotFound: it was not.
+        """
+        if (user_id, app_name) == (LOCAL_USER, NOTEBOOK_APP):
+            own = self.store_id
+        else:
+            own = f"ws-{hashlib.sha256(dumps([self.store_id, app_name, user_id]).encode()).hexdigest()[:12]}"
+        if workspace_id is None or workspace_id == own:
+            return Owner(user_id, app_name, own)
+        if user_id == LOCAL_USER and workspace_id == self.store_id:
+            return Owner(user_id, NOTEBOOK_APP, workspace_id)
+        rows = self._database.read(
+            "select app_name from workspaces where workspace_id = ? and user_id = ?", [workspace_id, user_id]
+        )
+        if not rows:
+            raise NotFound(
+                f"{user_id!r} has no workspace {workspace_id!r}.",
+                advice="Leave workspace_id out: the app and user then have one. List them: loom.sql('from workspaces').",
+            )
+        return Owner(user_id, rows[0][0], workspace_id)
 
     def record(self, run_id: str) -> RunRecord:
         """A run, from memory or from the store.

@@ -6,7 +6,7 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,15 @@ class Database:
 
         self.put(rows, done)
         return future.result()
+
+    @property
+    def last_seq(self) -> int:
+        """The sequence number of the journal's last row."""
+        return self._writer.last_seq
+
+    def on_commit(self, call: Callable[[int], None]) -> None:
+        """Call something on the writer's thread after each commit, with the last sequence number. It must be quick."""
+        self._writer.on_commit = call
 
     def cursor(self) -> Any:
         """A connection of your own to this store, for reading. Close it."""

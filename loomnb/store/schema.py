@@ -141,7 +141,27 @@ _COMMENTS = {
     "states": "The current state of each run, replayed from its moves.",
 }
 
-MIGRATIONS: Sequence[Callable[[Callable[[str], object]], None]] = (_1_journal,)
+
+def _2_workspaces(execute: Callable[[str], object]) -> None:
+    execute(f"create or replace view runs as {_RUNS_2}")
+    execute(f"comment on view runs is '{_COMMENTS['runs']}'")
+    execute(f"create view workspaces as {_WORKSPACES}")
+    execute("comment on view workspaces is 'One row a workspace: the runs of an app and user.'")
+
+
+_RUNS_2 = f"""
+    select r.*, coalesce(s.body->>'user', 'local') as user_id, coalesce(s.body->>'app', 'notebook') as app_name,
+           coalesce(s.body->>'workspace', (select id from store)) as workspace_id,
+           row_number() over (
+               partition by coalesce(s.body->>'workspace', ''), coalesce(s.body->>'user', 'local') order by r.number
+           ) as run_number
+    from ({_VIEWS["runs"]}) r join journal s on s.run_id = r.run_id and s.kind = 'run.started' order by r.number"""
+
+_WORKSPACES = """
+    select workspace_id, app_name, user_id, count(*) as runs, min(started_at) as created_at, max(updated_at) as updated_at
+    from runs group by workspace_id, app_name, user_id order by created_at"""
+
+MIGRATIONS: Sequence[Callable[[Callable[[str], object]], None]] = (_1_journal, _2_workspaces)
 """Number n is at index n - 1. Never change one that was released: add the next."""
 
 

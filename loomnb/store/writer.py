@@ -61,6 +61,8 @@ class Writer:
         self._seq = last_seq
         self._queue: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._closed = False
+        self.on_commit: Callable[[int], None] = lambda _: None
+        """Called on this thread after a commit was acknowledged, with the last sequence number. Must be quick."""
         self._one = _statement(connection, "insert into journal values (?, ?, ?, ?, ?)")
         self._many = _statement(
             connection,
@@ -69,6 +71,11 @@ class Writer:
         )
         self._thread = threading.Thread(target=self._main, name="loom writer", daemon=True)
         self._thread.start()
+
+    @property
+    def last_seq(self) -> int:
+        """The sequence number of the last row that is durable."""
+        return self._seq
 
     def put(self, batch: Batch) -> None:
         """Queue a batch. From any thread; returns at once.
@@ -102,6 +109,7 @@ class Writer:
                 rows += len(batch.rows)
             crowd = len(group) > 1
             self._write(group)
+            self.on_commit(self._seq)
             if last:
                 return
 

@@ -17,6 +17,7 @@ import duckdb
 import pytest
 
 import loomnb as loom
+from loomnb.store.schema import MIGRATIONS
 from tests.helpers import at_rest
 
 ROOT = Path(__file__).parent.parent.parent
@@ -125,13 +126,13 @@ def test_a_store_that_could_not_be_opened_is_not_owned(here: Path) -> None:
 
 
 def test_each_migration_has_its_row(session: loom.Loom) -> None:
-    assert session.sql("select number from migrations order by 1").fetchall() == [(1,)]
+    assert session.sql("select number from migrations order by 1").fetchall() == [(n + 1,) for n in range(len(MIGRATIONS))]
 
 
 def test_opening_again_migrates_nothing(here: Path) -> None:
     for _ in range(2):
         with loom.open(here / "s.duckdb") as session:
-            assert session.sql("select count(*) from migrations").fetchall() == [(1,)]
+            assert session.sql("select count(*) from migrations").fetchall() == [(len(MIGRATIONS),)]
 
 
 def test_a_newer_file_is_refused_with_its_version_and_left_as_it_is(here: Path) -> None:
@@ -150,7 +151,7 @@ def test_a_newer_file_is_refused_with_its_version_and_left_as_it_is(here: Path) 
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def second(execute: Callable[[str], object]) -> None:
+    def another(execute: Callable[[str], object]) -> None:
         execute("create table half(a integer)")
         raise RuntimeError("no")
 
@@ -159,12 +160,12 @@ def test_a_migration_that_fails_leaves_nothing_behind(here: Path, monkeypatch: p
     with monkeypatch.context() as patch:
         from loomnb.store import schema
 
-        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, second))
+        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, another))
         with pytest.raises(RuntimeError):
             loom.open(path)
 
     with loom.open(path) as session:
-        assert session.sql("select number from migrations").fetchall() == [(1,)]
+        assert session.sql("select count(*) from migrations").fetchall() == [(len(MIGRATIONS),)]
         assert session.sql("select count(*) from information_schema.tables where table_name = 'half'").fetchall() == [(0,)]
 
 

@@ -18,7 +18,9 @@ COLUMNS = {
     "runs": [
         *("run_id", "number", "workflow", "title", "status", "waiting_for", "place", "moves", "has_error", "error_code"),
         *("error_message", "args", "result", "key", "parent_id", "labels", "notebook", "started_at", "updated_at", "seq"),
+        *("user_id", "app_name", "workspace_id", "run_number"),
     ],
+    "workspaces": ["workspace_id", "app_name", "user_id", "runs", "created_at", "updated_at"],
     "moves": [
         *(
             "run_id",
