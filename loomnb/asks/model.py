@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, overload
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from loomnb.asks.forms import Form
 from loomnb.asks.schemas import (
@@ -22,9 +22,26 @@ from loomnb.asks.schemas import (
 )
 from loomnb.errors import AnswerInvalid, ArgsInvalid, fields_from_pydantic
 
-__all__ = ["Answers", "Ask", "AskKind", "accept_confirmation", "accept_questions", "check_confirmation", "check_questions"]
+__all__ = ["Answers", "Ask", "AskKind", "AskWidget", "accept_confirmation", "accept_questions", "check_confirmation", "check_questions"]
 
 AskKind = Literal["button", "form", "questions", "confirm"]
+
+
+class AskWidget(BaseModel):
+    """How an ask is drawn, where its author said so."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str
+    """`prompt-input`, `button`, `button-full-w` or `form`."""
+    submit: str = ""
+    """What its button says."""
+    variant: str = ""
+    wide: bool = False
+    disabled: bool = False
+    """Drawn, but not to be used at this place."""
+    hidden: bool = False
+    """Not drawn at this place; it is open all the same, and code may answer it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +59,7 @@ class Ask:
     context: str = ""
     key: str = ""
     """The `key=` it was asked with; the name it is answered by in `loom.answers`."""
+    widget: AskWidget | None = None
     opened_at: datetime | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -57,6 +75,8 @@ class Ask:
             out["context"] = self.context
         if self.key:
             out["key"] = self.key
+        if self.widget is not None:
+            out["widget"] = self.widget.model_dump(mode="json", exclude_defaults=True)
         return out
 
     @classmethod
@@ -72,6 +92,7 @@ class Ask:
             questions=tuple(Question.model_validate(q) for q in data.get("questions", [])),
             context=data.get("context", ""),
             key=data.get("key", ""),
+            widget=AskWidget.model_validate(data["widget"]) if "widget" in data else None,
             opened_at=opened_at,
         )
 

@@ -1,5 +1,6 @@
-"""Document types, the built-in ones, and the documents of a run. Pure."""
+"""Document types, the built-in ones, the documents of a run, and the widgets that draw and answer them. Pure."""
 
+from loomnb.documents.specs import PROMPTS, WORKFLOW_WIDGETS, ButtonOptions, FormOptions, PromptInputOptions, decorated
 from loomnb.documents.store import DocumentEntity, DocumentSaveOptions, DocumentStore, SavedDocument, Shelf
 from loomnb.documents.types import (
     DocumentOptions,
@@ -11,19 +12,40 @@ from loomnb.documents.types import (
     PlainDocument,
     document,
 )
+from loomnb.documents.ui import StaticDocumentMeta, accepts_input, answered_with, form_of_ui, is_hidden, transitions_of, widget_of
+from loomnb.documents.widgets import Reading, Widget, WidgetRef, form_problems, read_widgets, widget_problems
 
 __all__ = [
+    "PROMPTS",
+    "WORKFLOW_WIDGETS",
+    "ButtonOptions",
     "DocumentEntity",
     "DocumentOptions",
     "DocumentSaveOptions",
     "DocumentStore",
     "DocumentType",
     "ErrorDocument",
+    "FormOptions",
     "LinkDocument",
     "MarkdownDocument",
     "MessageDocument",
     "PlainDocument",
+    "PromptInputOptions",
+    "Reading",
     "SavedDocument",
     "Shelf",
+    "StaticDocumentMeta",
+    "Widget",
+    "WidgetRef",
+    "accepts_input",
+    "answered_with",
+    "decorated",
     "document",
+    "form_of_ui",
+    "form_problems",
+    "is_hidden",
+    "read_widgets",
+    "transitions_of",
+    "widget_of",
+    "widget_problems",
 ]

@@ -39,12 +39,14 @@ class DocumentEntity:
     created_by: str = ""
     created_at: datetime | None = None
     is_invalidated: bool = False
+    ui: Mapping[str, Any] | None = None
+    """How it is drawn and answered, stored with it: so it can be without its class, and after a restart. See `ui.py`."""
 
     def to_json(self) -> dict[str, Any]:
         """What the store keeps of it (the rest is the run's)."""
         out: dict[str, Any] = {"id": self.id, "index": self.index, "name": self.document_name, "key": self.key}
         out |= {"content": self.content, "transition": self.transition, "place": self.place}
-        out |= {k: v for k, v in (("title", self.title), ("meta", self.meta), ("error", self.error)) if v}
+        out |= {k: v for k, v in (("title", self.title), ("meta", self.meta), ("error", self.error), ("ui", self.ui)) if v}
         out |= {"tags": list(self.tags)} if self.tags else {}
         return out | ({"internal": True} if self.internal else {})
 
@@ -186,6 +188,7 @@ class DocumentStore:
                 meta=freeze(dict(o.meta)) if o.meta else None,
                 tags=tuple(o.tags) if o.tags is not None else kind.tags,
                 internal=kind.internal,
+                ui=kind.ui,
             )
         )
         return SavedDocument(saved)

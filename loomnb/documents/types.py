@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from loomnb.documents.ui import StaticDocumentMeta, ui_of
+from loomnb.documents.widgets import WidgetRef, read_widgets
 from loomnb.errors import DefinitionError, SchemaValidationError, fields_from_pydantic
 from loomnb.jsonvalue import freeze, thaw
 from loomnb.names import snake_case
@@ -40,6 +42,7 @@ class DocumentOptions:
     tags: Sequence[str] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     internal: bool = False
+    widget: WidgetRef | Sequence[WidgetRef] | None = None
 
 
 def document(
@@ -49,8 +52,9 @@ def document(
     description: str | None = None,
     schema: Any = None,
     tags: Sequence[str] = (),
-    meta: Mapping[str, Any] | None = None,
+    meta: StaticDocumentMeta | Mapping[str, Any] | None = None,
     internal: bool = False,
+    widget: WidgetRef | Sequence[WidgetRef] | None = None,
 ) -> Callable[[type[T]], type[T]]:
     """Mark a class as a document type.
 
@@ -60,8 +64,11 @@ def document(
         description: what it is for.
         schema: what pydantic's TypeAdapter takes; default: the class itself (a pydantic model, dataclass or TypedDict).
         tags: found again by `find_by_tag`.
-        meta: static metadata, never stored.
+        meta: static metadata, no part of a document's own: `enableAtPlaces` and `hideAtPlaces` (places of a run),
+            `mimeType`, `level`.
         internal: stored and visible to code, hidden from people.
+        widget: how it is drawn and answered: the path of a YAML file, relative to the class's, or a mapping. The first widget
+            counts.
 
     A pydantic model needs no decorator to be saved; it then has all the defaults. A subclass starts afresh: it inherits
     neither name nor tags.
@@ -76,6 +83,7 @@ def document(
             tags=tuple(tags),
             meta=dict(meta or {}),
             internal=internal,
+            widget=widget,
         )
         setattr(cls, OPTIONS, options)
         DocumentType.of(cls)  # a schema that cannot work is refused here, not at the first save
@@ -96,6 +104,9 @@ class DocumentType:
     adapter: TypeAdapter[Any]
     custom: bool
     """Whether the adapter is of another type than the class."""
+    description: str = ""
+    ui: Mapping[str, Any] | None = None
+    """How its documents are drawn and answered, as it is stored with each: see `ui.py`. None: by what they hold."""
 
     @staticmethod
     def of(document_class: type) -> DocumentType:
@@ -170,14 +181,18 @@ def _type_of(cls: type, options: DocumentOptions | None) -> DocumentType:
             f"{cls.__qualname__} can hold no document: it has no schema.",
             advice=f"Make it a pydantic model, `class {cls.__name__}(pydantic.BaseModel)`, or pass `@loom.document(schema=…)`.",
         )
+    reading = read_widgets(options.widget, cls)
+    adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
     return DocumentType(
         cls=cls,
         name=options.name or snake_case(cls.__name__, "_document"),
-        title=options.title or "",
-        tags=tuple(options.tags),
+        title=options.title or reading.title or "",
+        description=options.description or reading.description or "",
+        tags=tuple(options.tags) or reading.tags,
         internal=options.internal,
-        adapter=schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema),
+        adapter=adapter,
         custom=schema is not cls,
+        ui=ui_of(cls, adapter, reading, options.meta),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from loomnb.asks import AskKind, Form, Question
+from loomnb.asks import AskKind, AskWidget, Form, Question
 
 __all__ = ["END", "START", "AskContent", "Definition", "Envelope", "Execution", "Move", "RunContext", "TransitionInput"]
 
@@ -54,6 +54,7 @@ class AskContent:
     questions: tuple[Question, ...] = ()
     context: str = ""
     key: str = ""
+    widget: AskWidget | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,6 +344,7 @@ class Moves:
                         context=c.context,
                         key=c.key,
                         widget=c.widget,
+                        widget=c.widget,
                         opened_at=self._source.now(),
                     )
                 )

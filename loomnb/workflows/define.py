@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
+from loomnb.documents import WidgetRef
 from loomnb.errors import DefinitionError, NotFound
 from loomnb.names import notebook_name, snake_case
 from loomnb.runtime import REGISTRY, Definition
@@ -28,6 +29,7 @@ def workflow(
     schema: Any = None,
     state_schema: Any = None,
     step_limit: int = 1000,
+    widget: WidgetRef | Sequence[WidgetRef] | None = None,
 ) -> Callable[[type[W]], type[W]]: ...
 def workflow(
     cls: type[Any] | None = None,
@@ -39,6 +41,7 @@ def workflow(
     schema: Any = None,
     state_schema: Any = None,
     step_limit: int = 1000,
+    widget: WidgetRef | Sequence[WidgetRef] | None = None,
 ) -> Any:
     """Define a workflow. The class is checked now; running its cell again replaces it, and stored runs go on with the new one.
 
@@ -50,6 +53,7 @@ def workflow(
         schema: judges and parses the args, once, when a run starts; what pydantic's TypeAdapter takes.
         state_schema: judges the state after each transition; what it parses to is stored.
         step_limit: moves a run may make without coming to rest.
+        widget: how the questions of its wait transitions are drawn: paths of YAML files, relative to the class's, or mappings.
 
     Raises:
         DefinitionError: the class cannot work, or its name is taken.
@@ -67,6 +71,7 @@ def workflow(
             schema=schema,
             state_schema=state_schema,
             step_limit=step_limit,
+            widget=widget,
             origin=(notebook_name() or module) if module == "__main__" else module,
         )
         REGISTRY.add(definition, module, cls.__qualname__)

@@ -15,12 +15,14 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ValidationError
 
 from loomnb.asks import Form, Schema, form_of, invalid
+from loomnb.documents import WidgetRef, read_widgets
 from loomnb.errors import ArgsInvalid, DefinitionError, SchemaValidationError, fields_from_pydantic
 from loomnb.jsonvalue import dumps, freeze, thaw
 from loomnb.names import humanised
 from loomnb.runtime import END, START, AskContent, Envelope, Move, RunContext, TransitionInput, default_timeout
 from loomnb.workflows.base import BaseWorkflow
 from loomnb.workflows.decorators import GUARD, TRANSITIONS, TransitionOptions
+from loomnb.workflows.widgets import NO_WIDGETS, WorkflowWidgets, workflow_widgets
 
 __all__ = ["WorkflowDefinition", "compile_workflow"]
 
@@ -53,6 +55,7 @@ class WorkflowDefinition:
     state_schema: Schema | None
     transitions: Mapping[tuple[str, str], _Transition]
     by_place: Mapping[str, Sequence[Move]]
+    widgets: WorkflowWidgets = NO_WIDGETS
     rests_at_start: bool = False
     runs_ahead: ClassVar[bool] = False
 
@@ -110,7 +113,7 @@ class WorkflowDefinition:
         label = (
             _explicit_title(t.schema, form) or t.summary or (form.title if form and not form.raw else "") or humanised(move.name)
         )
-        return AskContent(kind="button" if form is None else "form", label=label, form=form)
+        return self.widgets.dress(AskContent(kind="button" if form is None else "form", label=label, form=form), move)
 
     def accept(self, move: Move, args: Any, payload: Any) -> Any:
         """The payload, judged and copied."""
@@ -214,6 +217,7 @@ def compile_workflow(
     state_schema: Any,
     step_limit: int,
     origin: str,
+    widget: WidgetRef | Sequence[WidgetRef] | None = None,
 ) -> WorkflowDefinition:
     """The checked definition of a class.
 
@@ -230,11 +234,12 @@ def compile_workflow(
         args_schema = next((t.schema for t in found if t.move.from_ == START and not t.move.wait and t.schema is not None), None)
     by_place = _sorted(found)
     _check(cls, found, by_place)
+    reading = read_widgets(widget, cls)
     shape = [[t.move.name, t.move.from_, t.move.to, t.move.wait, t.move.guard_name, t.move.priority] for t in found]
     return WorkflowDefinition(
         name=name,
-        title=title or humanised(name),
-        description=description or inspect.cleandoc(cls.__dict__.get("__doc__") or ""),
+        title=title or reading.title or humanised(name),
+        description=description or reading.description or inspect.cleandoc(cls.__dict__.get("__doc__") or ""),
         origin=origin,
         fingerprint=hashlib.sha256(dumps(shape).encode()).hexdigest()[:16],
         step_limit=step_limit,
@@ -243,6 +248,7 @@ def compile_workflow(
         state_schema=Schema(state_schema, f"{where}.state_schema") if state_schema is not None else None,
         transitions={(t.move.name, t.move.from_): t for t in found},
         by_place=by_place,
+        widgets=workflow_widgets(where, reading, [(t.move, t.schema) for t in found], sorted({*by_place, END})),
     )
 
 
