@@ -344,7 +344,6 @@ class Moves:
                         context=c.context,
                         key=c.key,
                         widget=c.widget,
-                        widget=c.widget,
                         opened_at=self._source.now(),
                     )
                 )

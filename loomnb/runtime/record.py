@@ -389,7 +389,6 @@ class RunRecord:
             tags=tuple(body.get("tags", ())),
             internal=body.get("internal", False),
             ui=freeze(body["ui"]) if body.get("ui") else None,
-            ui=freeze(body["ui"]) if body.get("ui") else None,
             index=body["index"],
             transition=body.get("transition", ""),
             place=body.get("place", ""),
