@@ -53,7 +53,7 @@ def graph_svg(graph: Graph) -> str:
             f'<text x="{_n(_MARGIN)}" y="{_n(_MARGIN + 12)}" fill="currentColor" font-size="14" font-weight="bold">',
             f"{escape(heading)}</text>",
             f'<g transform="translate({_n(_MARGIN + shift)} {_n(_MARGIN + _TITLE)})">',
-            f'<g opacity="{0.7 if is_run else 0.85}">',
+            f'<g opacity="{0.8 if is_run else 0.9}">',
             *(_edge(edge, route, seen) for edge, route in drawn if not edge.taken),
             "</g>",
             *(_edge(edge, route, seen) for edge, route in drawn if edge.taken),
@@ -138,7 +138,7 @@ def _label(edge: GraphEdge, route: Route) -> str:
     name, detail = _short(edge.label), _short(edge.detail, 48)
     top = y - (6.5 if detail else 0)
     said = _text(name, x, top + 4, bold=edge.taken, italic=edge.kind in ("error", "retry", "past"))
-    return frame + said + (_text(detail, x, top + 17, size=_SMALL, opacity=0.85) if detail else "")
+    return frame + said + (_text(detail, x, top + 17, size=_SMALL, opacity=0.9) if detail else "")
 
 
 def _label_size(edge: GraphEdge) -> tuple[float, float]:
