@@ -20,13 +20,21 @@ _ASKS = (
     "user_ask_confirmation_schema user_ask_questions_schema"
 )
 _DOCUMENTS = (
-    "DocumentEntity DocumentOptions DocumentSaveOptions DocumentStore ErrorDocument MarkdownDocument MessageDocument "
-    "PlainDocument document"
+    "DocumentEntity DocumentOptions DocumentSaveOptions DocumentStore ErrorDocument LinkDocument MarkdownDocument "
+    "MessageDocument PlainDocument document"
 )
-_RUNTIME = "Event Failure HistoryEntry Run RunContext RunView Status TransitionInput"
-_WORKFLOWS = "BaseWorkflow TransitionOptions guard transition workflow"
+_RUNTIME = "Event Failure HistoryEntry Progress Run RunContext RunEvent RunView Status TransitionInput WorkflowState"
+_WORKFLOWS = "BaseWorkflow Callback QueueResult RunOptions TransitionOptions guard transition workflow"
 _PRESENT = "Graph GraphEdge GraphNode"
-_STUDIO = "AskRun Loom Pending PendingAsk answers ask_questions close confirm pending restore run runs snapshot sql start"
+_READY = (
+    "AskUserConfirmDocument AskUserDocument AskUserOptionsDocument AskUserWorkflow ChildOutcome ConfirmUserDocument "
+    "ConfirmUserWorkflow FanOutResult FanOutWorkflow RunResult SequenceResult SequenceWorkflow StatelessRunResult "
+    "SyncRunResult WorkflowArgs WorkflowRunResult WorkflowRunnerOptions WorkflowRunnerSyncOptions"
+)
+_STUDIO = (
+    "AskRun Loom Pending PendingAsk WorkflowRunner answers ask_questions close confirm events pending restore run runs "
+    "snapshot sql start"
+)
 
 _WHERE: dict[str, tuple[str, str]] = {
     **{name: ("loomnb.errors", name) for name in _ERRORS.split()},
@@ -34,6 +42,7 @@ _WHERE: dict[str, tuple[str, str]] = {
     **{name: ("loomnb.documents", name) for name in _DOCUMENTS.split()},
     **{name: ("loomnb.runtime", name) for name in _RUNTIME.split()},
     **{name: ("loomnb.workflows", name) for name in _WORKFLOWS.split()},
+    **{name: ("loomnb.ready", name) for name in _READY.split()},
     **{name: ("loomnb.studio", name) for name in _STUDIO.split()},
     **{name: ("loomnb.present", name) for name in _PRESENT.split()},
     "Relation": ("loomnb.store", "Relation"),

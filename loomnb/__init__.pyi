@@ -15,6 +15,7 @@ from loomnb.documents import DocumentOptions as DocumentOptions
 from loomnb.documents import DocumentSaveOptions as DocumentSaveOptions
 from loomnb.documents import DocumentStore as DocumentStore
 from loomnb.documents import ErrorDocument as ErrorDocument
+from loomnb.documents import LinkDocument as LinkDocument
 from loomnb.documents import MarkdownDocument as MarkdownDocument
 from loomnb.documents import MessageDocument as MessageDocument
 from loomnb.documents import PlainDocument as PlainDocument
@@ -43,23 +44,46 @@ from loomnb.errors import WouldDeadlock as WouldDeadlock
 from loomnb.present import Graph as Graph
 from loomnb.present import GraphEdge as GraphEdge
 from loomnb.present import GraphNode as GraphNode
+from loomnb.ready import AskUserConfirmDocument as AskUserConfirmDocument
+from loomnb.ready import AskUserDocument as AskUserDocument
+from loomnb.ready import AskUserOptionsDocument as AskUserOptionsDocument
+from loomnb.ready import AskUserWorkflow as AskUserWorkflow
+from loomnb.ready import ChildOutcome as ChildOutcome
+from loomnb.ready import ConfirmUserDocument as ConfirmUserDocument
+from loomnb.ready import ConfirmUserWorkflow as ConfirmUserWorkflow
+from loomnb.ready import FanOutResult as FanOutResult
+from loomnb.ready import FanOutWorkflow as FanOutWorkflow
+from loomnb.ready import RunResult as RunResult
+from loomnb.ready import SequenceResult as SequenceResult
+from loomnb.ready import SequenceWorkflow as SequenceWorkflow
+from loomnb.ready import StatelessRunResult as StatelessRunResult
+from loomnb.ready import SyncRunResult as SyncRunResult
+from loomnb.ready import WorkflowArgs as WorkflowArgs
+from loomnb.ready import WorkflowRunnerOptions as WorkflowRunnerOptions
+from loomnb.ready import WorkflowRunnerSyncOptions as WorkflowRunnerSyncOptions
+from loomnb.ready import WorkflowRunResult as WorkflowRunResult
 from loomnb.runtime import Event as Event
 from loomnb.runtime import Failure as Failure
 from loomnb.runtime import HistoryEntry as HistoryEntry
+from loomnb.runtime import Progress as Progress
 from loomnb.runtime import Run as Run
 from loomnb.runtime import RunContext as RunContext
+from loomnb.runtime import RunEvent as RunEvent
 from loomnb.runtime import RunView as RunView
 from loomnb.runtime import Status as Status
 from loomnb.runtime import TransitionInput as TransitionInput
+from loomnb.runtime import WorkflowState as WorkflowState
 from loomnb.store import Relation as Relation
 from loomnb.studio import AskRun as AskRun
 from loomnb.studio import Loom as Loom
 from loomnb.studio import Pending as Pending
 from loomnb.studio import PendingAsk as PendingAsk
+from loomnb.studio import WorkflowRunner as WorkflowRunner
 from loomnb.studio import answers as answers
 from loomnb.studio import ask_questions as ask_questions
 from loomnb.studio import close as close
 from loomnb.studio import confirm as confirm
+from loomnb.studio import events as events
 from loomnb.studio import open_store as open  # noqa: A004  # `loom.open`: a name of the module, not of whoever imports it
 from loomnb.studio import pending as pending
 from loomnb.studio import restore as restore
@@ -69,6 +93,9 @@ from loomnb.studio import snapshot as snapshot
 from loomnb.studio import sql as sql
 from loomnb.studio import start as start
 from loomnb.workflows import BaseWorkflow as BaseWorkflow
+from loomnb.workflows import Callback as Callback
+from loomnb.workflows import QueueResult as QueueResult
+from loomnb.workflows import RunOptions as RunOptions
 from loomnb.workflows import TransitionOptions as TransitionOptions
 from loomnb.workflows import guard as guard
 from loomnb.workflows import transition as transition
@@ -83,8 +110,16 @@ __all__ = [
     "ArgsInvalid",
     "Ask",
     "AskRun",
+    "AskUserConfirmDocument",
+    "AskUserDocument",
+    "AskUserOptionsDocument",
+    "AskUserWorkflow",
     "BaseWorkflow",
     "Bug",
+    "Callback",
+    "ChildOutcome",
+    "ConfirmUserDocument",
+    "ConfirmUserWorkflow",
     "Confirmation",
     "Conflict",
     "DefinitionError",
@@ -95,10 +130,13 @@ __all__ = [
     "ErrorDocument",
     "Event",
     "Failure",
+    "FanOutResult",
+    "FanOutWorkflow",
     "Graph",
     "GraphEdge",
     "GraphNode",
     "HistoryEntry",
+    "LinkDocument",
     "Loom",
     "LoomError",
     "MarkdownDocument",
@@ -112,21 +150,36 @@ __all__ = [
     "Pending",
     "PendingAsk",
     "PlainDocument",
+    "Progress",
     "Question",
+    "QueueResult",
     "ReadOnly",
     "Refused",
     "Relation",
     "Run",
     "RunContext",
+    "RunEvent",
     "RunFailed",
+    "RunOptions",
+    "RunResult",
     "RunView",
     "SchemaValidationError",
+    "SequenceResult",
+    "SequenceWorkflow",
+    "StatelessRunResult",
     "Status",
     "StoreBusy",
     "StoreClosed",
     "StoreDamaged",
+    "SyncRunResult",
     "TransitionInput",
     "TransitionOptions",
+    "WorkflowArgs",
+    "WorkflowRunResult",
+    "WorkflowRunner",
+    "WorkflowRunnerOptions",
+    "WorkflowRunnerSyncOptions",
+    "WorkflowState",
     "WorldFailed",
     "WouldDeadlock",
     "answers",
@@ -134,6 +187,7 @@ __all__ = [
     "close",
     "confirm",
     "document",
+    "events",
     "guard",
     "open",
     "pending",

@@ -189,16 +189,24 @@ class Loom:
         durability: `sync` (each move is durable before the next begins) or `pipelined` (automatic moves go on while the commit
             of the last one is in flight; nothing is shown or answered before its commit). The default of each run.
         source: ids and clock; for tests.
+        database: opens the store; for tests.
 
     Raises:
         StoreBusy: another kernel owns the file.
         StoreDamaged: it cannot be read.
     """
 
-    def __init__(self, path: str, *, durability: Durability = "sync", source: Source = SYSTEM) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        durability: Durability = "sync",
+        source: Source = SYSTEM,
+        database: Callable[[str, Source], Database] = Database,
+    ) -> None:
         _check_durability(durability)
         know_ready()
-        self._database = Database(path, source)
+        self._database = database(path, source)
         try:
             self._script: Script | None = None
             self._file_script: Script | None = None

@@ -42,7 +42,7 @@ class Children:
         with parent.lock:
             if self._note(parent, child):
                 parent.tell("view")
-        self.deliver(parent)
+            self.deliver(parent)
 
     def _note(self, parent: RunRecord, child: RunRecord) -> bool:
         """Put a child's latest ending among its parent's callbacks, unless it was told already."""
@@ -65,6 +65,12 @@ class Children:
         # Of a child that ended again (failed, retried, completed) only the last end counts, if the first was not taken yet.
         parent.callbacks[child.id] = Payload(callback["transition"], view.result, "child", envelope, token)
         return True
+
+    def is_expecting(self, parent: RunRecord) -> bool:
+        """Whether a child has ended of which the parent is to be told in a moment."""
+        with parent.lock:
+            unheard = [run_id for run_id in parent.awaited if run_id not in parent.callbacks]
+            return any(self._records.record(run_id).view.status in FINISHED for run_id in unheard)
 
     def restore(self, parents: Sequence[RunRecord]) -> None:
         """After a restart: which children these runs have, and which of their ends they have not heard of."""

@@ -91,6 +91,25 @@ def _set(wake: asyncio.Future[None]) -> None:
         wake.set_result(None)
 
 
+def _no_front_end(record: RunRecord, reason: str) -> NoFrontEnd:
+    ask = record.view.asks[0]
+    key = record.unscripted.get(ask.id) or Script.key_of(ask)
+    example = ask_example(ask)
+    scripted = "'…'" if ask.kind == "questions" else "{}" if ask.kind == "button" else example
+    error = NoFrontEnd(
+        f"{record.title or record.workflow} asks {ask.label!r} ({key}), and nobody can answer here: {reason}. "
+        f"The run {record.id} stays waiting.",
+        advice=(
+            f"Answer it in code:   loom.run({record.id!r}).answer({ask.name!r}, {example})\n"
+            f"or give answers first: loom.answers({{{record.workflow!r}: {{{key!r}: {scripted}}}}})\n"
+            f"or in a file named by LOOMNB_ANSWERS (or answers.yaml beside the notebook):   {record.workflow}: {{{key}: …}}"
+        ),
+    )
+    error.ask = ask  # type: ignore[attr-defined]
+    error.run_id = record.id  # type: ignore[attr-defined]
+    return error
+
+
 class Run:
     """A run. Awaiting it waits for its end, person included.
 
@@ -444,6 +463,8 @@ class Run:
         view = self._view
         if view.status in FINISHED or (view.status is Status.INTERRUPTED and not self.record.passing):
             return True
+        if view.waiting_for == "child" and not self.record.passing:
+            self._ask_below()
         if view.waiting_for == "person" and not self.record.passing and not self.record.scripting:
             if self.record.script_error is not None:
                 raise self.record.script_error
@@ -454,26 +475,22 @@ class Run:
                 face.show(self)
             reason = face.nobody_can_answer(self)
             if reason and self._view is view:
-                raise self._no_front_end(reason)
+                raise _no_front_end(self.record, reason)
         return False
 
-    def _no_front_end(self, reason: str) -> NoFrontEnd:
-        ask = self._view.asks[0]
-        key = self.record.unscripted.get(ask.id) or Script.key_of(ask)
-        example = ask_example(ask)
-        scripted = "'…'" if ask.kind == "questions" else "{}" if ask.kind == "button" else example
-        error = NoFrontEnd(
-            f"{self.title or self.workflow} asks {ask.label!r} ({key}), and nobody can answer here: {reason}. "
-            f"The run {self.id} stays waiting.",
-            advice=(
-                f"Answer it in code:   loom.run({self.id!r}).answer({ask.name!r}, {example})\n"
-                f"or give answers first: loom.answers({{{self.workflow!r}: {{{key!r}: {scripted}}}}})\n"
-                f"or in a file named by LOOMNB_ANSWERS (or answers.yaml beside the notebook):   {self.workflow}: {{{key}: …}}"
-            ),
-        )
-        error.ask = ask  # type: ignore[attr-defined]
-        error.run_id = self.id  # type: ignore[attr-defined]
-        return error
+    def _ask_below(self) -> None:
+        """Raise when nothing below this run can move without a person, and nobody can answer here."""
+        below = self.runtime.below(self.record)
+        if any(self.runtime.is_moving(r) for r in (self.record, *below)):
+            return
+        for record in below:
+            view = record.view
+            if view.waiting_for == "person":
+                if record.script_error is not None:
+                    raise record.script_error
+                reason = self._face().nobody_can_answer(self)
+                if reason and record.view is view and not record.passing:
+                    raise _no_front_end(record, reason)
 
     def _refuse_deadlock(self, how: str) -> None:
         attempt = CURRENT.get()

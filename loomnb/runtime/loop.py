@@ -423,14 +423,19 @@ class Runtime:
 
     def cancel_children(self, record: RunRecord) -> None:
         """Stop the sub-workflows of a run that are not finished, with all theirs; the run itself goes on."""
-        self._stop([r for r in self._below(record) if r.parent_id == record.id and r.status not in FINISHED])
+        self._stop([r for r in self.below(record) if r.parent_id == record.id and r.status not in FINISHED])
 
-    def _below(self, record: RunRecord) -> list[RunRecord]:
+    def below(self, record: RunRecord) -> list[RunRecord]:
         """The live runs that it started, directly or not: a child's id begins with its parent's."""
         return [r for r in self.live() if r.id.startswith(f"{record.id}.")]
 
+    def is_moving(self, record: RunRecord) -> bool:
+        """Whether a run is about to go on without a person."""
+        moving = (Status.PENDING, Status.RUNNING, Status.RETRYING)
+        return record.passing or record.scripting or record.view.status in moving or self._children.is_expecting(record)
+
     def _stop(self, roots: Sequence[RunRecord]) -> None:
-        tree = {r.id: r for root in roots for r in (root, *self._below(root))}
+        tree = {r.id: r for root in roots for r in (root, *self.below(root))}
         resting: list[RunRecord] = []
         with contextlib.ExitStack() as locks:
             # Parents before children and else by id: two that stop overlapping trees must not wait for one another.
