@@ -116,8 +116,8 @@ class NotebookFace:
         if reason or run.status is not Status.WAITING:
             return reason
         panel = self._panels.get(run.id)
-        if panel is None or panel.reachable() or panel.shown_at is None:
-            return ""
+        if panel is None or panel.shown_at is None or any(p.reachable() for p in list(self._panels.values())):
+            return ""  # somebody who saw one panel of this kernel will see this one, too
         waited = time.monotonic() - panel.shown_at
         return "no front end of this notebook shows its panel" if waited > HELLO_WITHIN + _FALLBACK_WITHIN else ""
 

@@ -4,6 +4,7 @@ otherwise ipykernel 7.4 loses all but the first key while a cell waits."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,10 @@ from loomnb_widgets.bridge import Lane
 __all__ = ["CoreForm"]
 
 _AS_JSON = ("json", "object", "array")
+
+_AT_ONCE = {"continuous_update": False}
+"""Text is sent whole when its field is left, which a click does before it counts. Key by key the front end holds back the next
+update until the last one is acknowledged, and the click would overtake the last key."""
 
 
 class CoreForm:
@@ -44,7 +49,7 @@ class CoreForm:
     def draw(self) -> None:
         """Draw what has changed."""
         view = self._record.view
-        self._story.value = story_bundle(self._run.story())["text/html"]
+        self._story.value = story_bundle(replace(self._run.story(), asks=()))["text/html"]  # the forms below ask
         shown = (tuple(a.id for a in view.asks), view.status in FINISHED)
         if shown == self._shown:
             return
@@ -71,7 +76,7 @@ class CoreForm:
                 pick = W.Dropdown(options=options, layout=W.Layout(width="auto"))
                 self._lane.route(pick, self._alive, partial(self._picked, values, f"pick:{question.id}", options))
                 rows.append(pick)
-            other = W.Text(placeholder="your own words" if question.options else "")
+            other = W.Text(placeholder="your own words" if question.options else "", **_AT_ONCE)
             self._lane.route(other, self._alive, partial(self._typed, values, f"text:{question.id}"))
             rows.append(other)
             if question.is_skippable:
@@ -80,7 +85,7 @@ class CoreForm:
                 rows.append(skip)
         feedback = None
         if ask.kind == "confirm":
-            feedback = W.Text(placeholder="Feedback (optional)")
+            feedback = W.Text(placeholder="Feedback (optional)", **_AT_ONCE)
             self._lane.route(feedback, self._alive, partial(self._typed, values, "feedback"))
             rows.append(feedback)
         buttons = []
@@ -114,7 +119,7 @@ class CoreForm:
         if field.hidden:
             return W.HTML()
         kind = W.Textarea if field.multiline or is_json else W.Text
-        text = kind(description=label, value=values[field.name], style=style)
+        text = kind(description=label, value=values[field.name], style=style, **_AT_ONCE)
         self._lane.route(text, self._alive, partial(self._typed, values, field.name))
         return text
 

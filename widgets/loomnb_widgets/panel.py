@@ -43,7 +43,7 @@ class Panel(anywidget.AnyWidget):
         self._handles: list[tuple[DisplayHandle, contextvars.Context]] = []
         self._told: tuple[Any, ...] = ()
         self.seen = False
-        """Whether a view of it has said hello."""
+        """Whether a front end has made it: it has said `here`, or a view of it hello."""
         self.shown_at: float | None = None
         self.fallback: Any = None
         """The core-widget form shown instead, where no view said hello."""
@@ -56,6 +56,8 @@ class Panel(anywidget.AnyWidget):
     def _received(self, content: Mapping[str, Any]) -> None:
         """On the thread that reads, so quick."""
         self.seen = True
+        if self.fallback is not None and self.record.host is not None:
+            self.record.host.post(self._take_back)
         self._feed.receive(content)
 
     def say(self, content: Mapping[str, Any]) -> None:
@@ -128,6 +130,14 @@ class Panel(anywidget.AnyWidget):
             handle.update(self.fallback.box)
 
         context.copy().run(make)
+
+    def _take_back(self) -> None:
+        """The front end knows anywidget after all, it was only slow (a cold server, a busy page): the panel itself again."""
+        if self.fallback is None:
+            return
+        self.fallback = None
+        handle, context = self._handles[-1]
+        context.copy().run(handle.update, self._bundle(), raw=True)
 
     def reachable(self) -> bool:
         """Whether a view of it, or of its fallback, has said something."""

@@ -22,14 +22,14 @@ export function draftOf(runId, askId) {
       if (form.contains(at) && at.dataset.key) focus = { key: at.dataset.key, caret: caretOf(at), at: Date.now() };
       else if (isLeaving && focus && !focus.isLeft) Object.assign(focus, { at: Date.now(), isLeft: true });
       const values = {};
-      for (const input of form.querySelectorAll("[data-key]"))
+      for (const input of form.querySelectorAll("[data-key]:not(button)"))
         values[input.dataset.key] = isTick(input) ? input.checked : input.value;
       storage((store) => store.setItem(key, JSON.stringify({ values, focus })));
     },
     restore(form) {
       const draft = storage((store) => JSON.parse(store.getItem(key)));
       if (!draft?.values) return null;
-      for (const input of form.querySelectorAll("[data-key]")) {
+      for (const input of form.querySelectorAll("[data-key]:not(button)")) {
         const value = draft.values[input.dataset.key];
         if (isTick(input) && typeof value === "boolean") input.checked = value;
         else if (typeof value === "string" && !isTick(input)) input.value = value;

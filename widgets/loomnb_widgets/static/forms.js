@@ -187,7 +187,7 @@ function valuesOf(ask, controls, pressed) {
 }
 
 function buttonsOf(ask) {
-  const button = (text, cls, type, more = {}) => quiet(h("button", { type, class: cls, "data-text": text, ...more }, text));
+  const button = (text, cls, type, more = {}) => quiet(h("button", { type, class: cls, "data-text": text, "data-key": `b:${text}`, ...more }, text));
   if (ask.actions) {
     return ask.actions.map((one, at) => button(one.label, lookOf(one, at), "submit", {
       "data-transition": one.transition, "data-value": one.value, "data-dead": !(one.transition in (ask.open ?? {})) || one.disabled }));

@@ -48,6 +48,7 @@ function render({ model, el, signal }) {
   let synced = false; // a push seen before our own first reply does not contain what came before it
   let drawnFromMessage = false;
   let lostFocus = null;
+  let isParked = false; // the focus rests on the panel until the next question comes
   const asks = new Map();
 
   const ctx = {
@@ -112,7 +113,8 @@ function render({ model, el, signal }) {
 
   function drawHead(next) {
     const before = head;
-    const wasWaitingFocus = root.contains(document.activeElement) && document.activeElement.matches(".loom-sent");
+    const active = document.activeElement;
+    const wasWaitingFocus = root.contains(active) && (active.matches(".loom-sent") || (isParked && active === root));
     head = next ?? {};
     setAttr(root, "aria-label", `Run: ${head.title || head.workflow || "run"}`);
     header.update(head);
@@ -121,7 +123,10 @@ function render({ model, el, signal }) {
     const inDocs = standDocs();
     const fresh = syncAsks((head.asks ?? []).filter((ask) => !ask.in_document && !ask.hidden)) ?? inDocs;
     // Keyboard users go straight on: from "Answer sent" to the next question, else to the panel, never to the page's top.
-    if (wasWaitingFocus && !root.contains(document.activeElement)) (fresh && ctx.isLive() ? fresh : root).focus();
+    if (wasWaitingFocus && (isParked || !root.contains(document.activeElement))) {
+      isParked = !(fresh && ctx.isLive());
+      (isParked ? root : fresh).focus();
+    }
     progress.update(head.progress ?? null);
     result.update(head.result_html ?? "");
     error.update(head.error ?? null);
