@@ -13,7 +13,7 @@ from loomnb.errors import Bug, LoomError
 __all__ = ["Failure", "explain", "tame", "user_traceback"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
-_HIDDEN = ("/asyncio/", "/concurrent/futures/", "/threading.py", "/contextvars", "/pydantic/", "/selectors.py")
+_HIDDEN = ("/asyncio/", "/concurrent/futures/", "/threading.py", "/contextvars", "/pydantic/", "/selectors.py", "/IPython/core/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,7 +123,7 @@ function render({ model, el, signal }) {
     const inDocs = standDocs();
     const fresh = syncAsks((head.asks ?? []).filter((ask) => !ask.in_document && !ask.hidden)) ?? inDocs;
     // Keyboard users go straight on: from "Answer sent" to the next question, else to the panel, never to the page's top.
-    if (wasWaitingFocus && (isParked || !root.contains(document.activeElement))) {
+    if (wasWaitingFocus && (active === root || !root.contains(document.activeElement))) {
       isParked = !(fresh && ctx.isLive());
       (isParked ? root : fresh).focus();
     }
