@@ -14,7 +14,7 @@ from tests.kernel import matrix
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from playwright.sync_api import Browser, BrowserContext
+    from playwright.sync_api import Browser, BrowserContext, Page
 
     from tests.browser.lab import Cell
 
@@ -64,22 +64,22 @@ def lab() -> Iterator[LabServer]:
 
 
 @pytest.fixture
-def notebook(
-    lab: LabServer, context: BrowserContext, request: pytest.FixtureRequest
-) -> Iterator[Callable[..., Notebook]]:
+def notebook(lab: LabServer, context: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Callable[..., Notebook]]:
     """`notebook(cells, kernel="7.4.0")` opens a new notebook in a folder of its own; without `kernel`, on ours.
 
-    Pages are closed and kernels ended with the test. A failed test leaves a picture of each page in test-results/.
+    `prepare` is given the page before it loads anything. Pages are closed and kernels ended with the test. A failed test leaves a picture of each page in test-results/.
     """
     opened: list[Notebook] = []
     name = re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
 
-    def make(cells: Sequence[Cell], kernel: str | None = None) -> Notebook:
+    def make(cells: Sequence[Cell], kernel: str | None = None, prepare: Callable[[Page], object] | None = None) -> Notebook:
         if kernel:
             matrix.install(kernel)
         path = f"{name}-{len(opened)}/notebook.ipynb"
         lab.write_notebook(path, cells, matrix.spec_name(kernel) if kernel else "python3")
         opened.append(Notebook(lab, context.new_page(), path))
+        if prepare is not None:
+            prepare(opened[-1].page)
         return opened[-1].open()
 
     yield make

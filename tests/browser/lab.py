@@ -183,9 +183,13 @@ class LabServer:
 
     def write_notebook(self, name: str, cells: Sequence[Cell], kernel: str = "python3") -> Path:
         """A notebook file in the server's root; a cell is code, or `("markdown", text)`."""
+        return self.write_notebook_at(self.root / name, cells, kernel)
+
+    @staticmethod
+    def write_notebook_at(path: Path, cells: Sequence[Cell], kernel: str = "python3") -> Path:
+        """The same, anywhere."""
         spec = {"name": kernel, "display_name": kernel, "language": "python"}
         made = [new_code_cell(c) if isinstance(c, str) else new_markdown_cell(c[1]) for c in cells]
-        path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(new_notebook(cells=made, metadata={"kernelspec": spec}), path)
         return path
@@ -216,11 +220,11 @@ class Notebook:
         self._ready(timeout, states=["idle"])
         return self
 
-    def reload(self, timeout: float = 60) -> None:
-        """Reload the page, as F5 does, maybe with a waiting cell. Returns when the notebook is there."""
+    def reload(self, timeout: float = 60, states: Sequence[str] = ("idle", "busy")) -> None:
+        """Reload the page, as F5 does, maybe with a waiting cell. Returns when the notebook is there, its kernel in a state."""
         self.page.on("dialog", lambda dialog: dialog.accept())  # "leave the page?": yes
         self.page.reload()
-        self._ready(timeout, states=["idle", "busy"])
+        self._ready(timeout, states=list(states))
 
     def _ready(self, timeout: float, states: list[str]) -> None:
         ms = timeout * 1000
@@ -332,16 +336,12 @@ class Notebook:
         return list(found)
 
     def wait_text(self, i: int, text: str, timeout: float = 20) -> str:
-        return self.wait_until(
-            lambda: text in self.text(i), lambda: f"cell {i} shows {self.text(i)!r}, not {text!r}", i, timeout
-        )
+        return self.wait_until(lambda: text in self.text(i), lambda: f"cell {i} shows {self.text(i)!r}, not {text!r}", i, timeout)
 
     def wait_no_text(self, i: int, text: str, timeout: float = 20) -> str:
         return self.wait_until(lambda: text not in self.text(i), lambda: f"cell {i} still shows {text!r}", i, timeout)
 
-    def wait_until(
-        self, holds: Callable[[], bool], complaint: Callable[[], str], i: int = 0, timeout: float = 20
-    ) -> str:
+    def wait_until(self, holds: Callable[[], bool], complaint: Callable[[], str], i: int = 0, timeout: float = 20) -> str:
         end = time.monotonic() + timeout
         while not holds():
             if time.monotonic() > end:
@@ -380,9 +380,7 @@ class Notebook:
     def theme(self, name: Literal["light", "dark"]) -> None:
         """Switch JupyterLab's theme; returns when its colours are on the page."""
         title = f"JupyterLab {name.capitalize()}"
-        self.page.evaluate(
-            "async t => { await jupyterapp.commands.execute('apputils:change-theme', {theme: t}) }", title
-        )
+        self.page.evaluate("async t => { await jupyterapp.commands.execute('apputils:change-theme', {theme: t}) }", title)
         self.page.wait_for_function(
             "light => document.body.dataset.jpThemeLight === light", arg="true" if name == "light" else "false"
         )

@@ -177,9 +177,7 @@ def field(name: str, kind: str = "text", **more: Any) -> dict[str, Any]:
 
 def question(qid: str, text: str, options: int | list[str] = 0, **more: Any) -> dict[str, Any]:
     labels = [f"Choice {n}" for n in range(1, options + 1)] if isinstance(options, int) else options
-    listed = [
-        {"id": f"o{n}", "label": label, "description_html": f"<p>about {n}</p>"} for n, label in enumerate(labels, 1)
-    ]
+    listed = [{"id": f"o{n}", "label": label, "description_html": f"<p>about {n}</p>"} for n, label in enumerate(labels, 1)]
     return {"id": qid, "question": text, "description_html": "", "skippable": False, "options": listed, **more}
 
 

@@ -396,9 +396,7 @@ def test_enter_and_clicks_together_send_once(stage: Stage) -> None:
     stage.panel(waiting(one_text()))
     stage.find("[data-key='f:message']").fill("x")
 
-    stage.find("form").evaluate(
-        "(form) => { form.requestSubmit(); form.requestSubmit(); form.querySelector('button').click(); }"
-    )
+    stage.find("form").evaluate("(form) => { form.requestSubmit(); form.requestSubmit(); form.querySelector('button').click(); }")
     stage.find(SUBMIT).click(force=True)
 
     assert len(stage.sent("answer")) == 1
@@ -757,9 +755,7 @@ def hostile(value: Any) -> Any:
 
 def test_no_string_outside_the_html_fields_runs_as_markup(stage: Stage) -> None:
     shut = ask(id="s", enabled=False, disabled_reason="x")
-    shown = hostile(
-        waiting(*EVERY_KIND, shut, error=ERROR, progress=PROGRESS, notice="x", can_cancel=True, can_retry=True)
-    )
+    shown = hostile(waiting(*EVERY_KIND, shut, error=ERROR, progress=PROGRESS, notice="x", can_cancel=True, can_retry=True))
     told = {**doc(0, "<p>x</p>", "message"), "title": HOSTILE, "role": HOSTILE}
     stage.panel(shown, docs=[told], stamp=1, log_from=0, log=HOSTILE, warn=HOSTILE)
     stage.page.get_by_role("button", name=HOSTILE).last.click()
