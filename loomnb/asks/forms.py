@@ -261,7 +261,7 @@ class _Reader:
                 return "object", {"fields": self.fields(schema, within)}
             case "array" if isinstance(schema.get("items"), dict) and "prefixItems" not in schema:
                 item = self.field("item", schema["items"], within, required=True)
-                if not schema["items"].get("title") and item.kind not in ("object", "array"):
+                if not self.resolved(schema["items"], within)[0].get("title"):
                     item = item.model_copy(update={"label": ""})  # "Item" would say nothing
                 return "array", {"item": item, "min_items": schema.get("minItems"), "max_items": schema.get("maxItems")}
             case _:

@@ -1,5 +1,6 @@
 """Document types, the built-in ones, the documents of a run, and the widgets that draw and answer them. Pure."""
 
+from loomnb.documents.answers import document_form, document_payload, prompt_options
 from loomnb.documents.specs import PROMPTS, WORKFLOW_WIDGETS, ButtonOptions, FormOptions, PromptInputOptions, decorated
 from loomnb.documents.store import DocumentEntity, DocumentSaveOptions, DocumentStore, SavedDocument, Shelf
 from loomnb.documents.types import (
@@ -41,9 +42,12 @@ __all__ = [
     "answered_with",
     "decorated",
     "document",
+    "document_form",
+    "document_payload",
     "form_of_ui",
     "form_problems",
     "is_hidden",
+    "prompt_options",
     "read_widgets",
     "transitions_of",
     "widget_of",

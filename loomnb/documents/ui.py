@@ -1,6 +1,6 @@
 """How a document is drawn and answered, as JSON that is stored with it, and the rules of when it takes an answer.
 
-`{"widget", "options"?, "form"?, "enableAtPlaces"?, "hideAtPlaces"?, "mimeType"?}`. A form carries its fields, so that a page or a
+`{"widget", "title"?, "options"?, "form"?, "enableAtPlaces"?, "hideAtPlaces"?, "mimeType"?}`. A form carries its fields, so that a page or a
 later kernel can draw it without the class.
 """
 
@@ -17,7 +17,16 @@ from loomnb.documents.widgets import Reading, Widget, form_problems, widget_prob
 from loomnb.errors import DefinitionError, fields_from_pydantic
 from loomnb.jsonvalue import freeze
 
-__all__ = ["StaticDocumentMeta", "accepts_input", "answered_with", "form_of_ui", "is_hidden", "transitions_of", "ui_of", "widget_of"]
+__all__ = [
+    "StaticDocumentMeta",
+    "accepts_input",
+    "answered_with",
+    "form_of_ui",
+    "is_hidden",
+    "transitions_of",
+    "ui_of",
+    "widget_of",
+]
 
 
 class StaticDocumentMeta(TypedDict, total=False):
@@ -58,18 +67,24 @@ def ui_of(cls: type, adapter: TypeAdapter[Any], reading: Reading, meta: Mapping[
         for w in reading.widgets
         if w.name not in DOCUMENT_WIDGETS
     ]
-    problems += [f"{w.at(key)}: a document has no {key}; use meta={{{use!r}: […]}}" for w in reading.widgets for key, use in _when(w)]
+    problems += [
+        f"{w.at(key)}: a document has no {key}; use meta={{{use!r}: […]}}" for w in reading.widgets for key, use in _when(w)
+    ]
     form = form_of(Schema(adapter, cls.__qualname__))
     if form is not None and not problems:
         names = [f.name for f in form.fields]
         missing = [n for n in NEEDS.get(widget.name, ()) if n not in names]
-        problems += [f"{widget.at('widget')}: the widget {widget.name!r} shows {n!r}, which {cls.__qualname__} lacks" for n in missing]
+        problems += [
+            f"{widget.at('widget')}: the widget {widget.name!r} shows {n!r}, which {cls.__qualname__} lacks" for n in missing
+        ]
         problems += form_problems(widget, form)
     if problems:
         raise widget_problems(cls.__qualname__, problems)
     ui |= {"widget": widget.name}
     if isinstance(widget.options, FormOptions) and form is not None:
         dressed = decorated(_by_mime(form, str(meta.get("mimeType", ""))), widget.options)
+        if widget.options.title:
+            ui["title"] = widget.options.title
         ui["form"] = dressed.model_dump(mode="json", exclude_defaults=True)
         ui["options"] = {"actions": [_action(a.model_dump(mode="json", exclude_defaults=True)) for a in widget.options.actions]}
     elif isinstance(widget.options, PromptOptions):

@@ -11,12 +11,13 @@ from loomnb.present.story import (
     ask_plain,
     document_html,
     document_kind,
+    document_title,
     path_tail,
     story_bundle,
     story_plain,
-    value_html,
 )
 from loomnb.present.table import table_html, table_markdown
+from loomnb.present.values import value_html
 
 __all__ = [
     "STATUS_TEXT",
@@ -31,6 +32,7 @@ __all__ = [
     "ask_plain",
     "document_html",
     "document_kind",
+    "document_title",
     "escape",
     "markdown_html",
     "markdown_line",

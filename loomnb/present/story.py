@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from loomnb.asks import Ask
-from loomnb.documents import DocumentEntity
+from loomnb.documents import PROMPTS, DocumentEntity, form_of_ui, is_hidden, widget_of
 from loomnb.names import humanised
 from loomnb.present.markdown import escape, markdown_html, markdown_safe
+from loomnb.present.values import value_html
+from loomnb.present.widgets import field_lines, form_html, form_plain, prompt_html, prompt_plain
 
 __all__ = [
     "STATUS_TEXT",
@@ -24,10 +26,10 @@ __all__ = [
     "ask_plain",
     "document_html",
     "document_kind",
+    "document_title",
     "path_tail",
     "story_bundle",
     "story_plain",
-    "value_html",
 ]
 
 STATUS_TEXT: Mapping[str, str] = {
@@ -73,10 +75,17 @@ class Story:
         """Documents and answered questions as they came."""
         answers = list(self.answered)
         for entity in self.documents:
+            if is_hidden(entity.ui, self.place):
+                continue
             while answers and answers[0][0] <= entity.index:
                 yield answers.pop(0)[1:]
             yield entity
         yield from (a[1:] for a in answers)
+
+
+    def shown_asks(self) -> tuple[Ask, ...]:
+        """The open asks that their author does not hide."""
+        return tuple(a for a in self.asks if a.widget is None or not a.widget.hidden)
 
 
 def path_tail(path: Sequence[tuple[str, str]], shown: int = _PATH_SHOWN) -> tuple[int, Sequence[tuple[str, str]]]:
@@ -89,18 +98,28 @@ def path_tail(path: Sequence[tuple[str, str]], shown: int = _PATH_SHOWN) -> tupl
 
 
 def document_kind(entity: DocumentEntity) -> str:
-    """How a document is drawn: message, markdown, plain, error, or json for every other type."""
+    """How a document is drawn: message, markdown, plain, error, form or prompt; json for whatever nothing else fits."""
     content = entity.content
+    widget = widget_of(entity.ui)
+    if widget == "form" and entity.error is None:
+        return "form"
     if isinstance(content, Mapping):
-        if entity.document_name == "message" and "role" in content:
+        if widget in PROMPTS:
+            return "prompt"
+        drawn = widget or entity.document_name
+        if drawn == "message" and "role" in content:
             return "message"
-        if entity.document_name == "markdown" and isinstance(content.get("markdown"), str):
-            return "markdown"
-        if entity.document_name == "plain" and isinstance(content.get("text"), str):
-            return "plain"
-        if entity.document_name == "error" and isinstance(content.get("error"), str):
-            return "error"
+        if drawn in _TEXTS and isinstance(content.get(_TEXTS[drawn]), str):
+            return drawn
     return "json"
+
+
+_TEXTS = {"markdown": "markdown", "plain": "text", "error": "error"}
+
+
+def document_title(entity: DocumentEntity) -> str:
+    """What stands above a document that has no heading of its own."""
+    return entity.title or (entity.ui or {}).get("title", "") or humanised(entity.document_name)
 
 
 def document_html(entity: DocumentEntity) -> str:
@@ -115,29 +134,13 @@ def document_html(entity: DocumentEntity) -> str:
             return f"<pre>{escape(content['text'])}</pre>"
         case "error":
             return f"<p>{escape(content['error'])}</p>"
+        case "form":
+            return form_html(form_of_ui(entity.ui or {}), content)
+        case "prompt":
+            return prompt_html(entity.ui, content)
         case _:
             invalid = "".join(f"<p>{escape(f'{k}: {v}' if k else v)}</p>" for k, v in (entity.error or {}).items())
             return value_html(content) + invalid
-
-
-def value_html(value: Any) -> str:
-    """A JSON value as safe HTML."""
-    if isinstance(value, Mapping) and value:
-        rows = "".join(
-            f'<dt style="{_CELL}">{escape(humanised(k))}</dt><dd style="{_CELL}">{value_html(v)}</dd>' for k, v in value.items()
-        )
-        return f'<dl style="{_GRID}">{rows}</dl>'
-    if isinstance(value, list) and value and all(not isinstance(v, (Mapping, list)) for v in value):
-        return "<ul>" + "".join(f"<li>{value_html(v)}</li>" for v in value) + "</ul>"
-    if isinstance(value, (Mapping, list)):
-        return f"<pre>{escape(json.dumps(value, ensure_ascii=False, indent=2))}</pre>"
-    text = {True: "yes", False: "no"}.get(value) if isinstance(value, bool) else "–" if value is None else str(value)
-    return f"<span>{escape(text or '')}</span>"
-
-
-# JupyterLab floats definition lists, with a fifth of the width for the terms: long ones would run into each other.
-_GRID = "display:grid;grid-template-columns:fit-content(40%) minmax(0,1fr);gap:2px 16px;margin:0"
-_CELL = "float:none;clear:none;width:auto;margin:0;padding:0"
 
 
 def document_plain(entity: DocumentEntity) -> str:
@@ -152,6 +155,10 @@ def document_plain(entity: DocumentEntity) -> str:
             return str(content["text"])
         case "error":
             return f"Error: {content['error']}"
+        case "form":
+            return "\n".join([document_title(entity), *form_plain(form_of_ui(entity.ui or {}), content)])
+        case "prompt":
+            return "\n".join(prompt_plain(entity.ui, content))
         case _:
             return f"{entity.title or humanised(entity.document_name)}: {json.dumps(content, ensure_ascii=False)}"
 
@@ -161,7 +168,9 @@ def _head_and_body(one: DocumentEntity | tuple[Ask, Any]) -> tuple[str, str]:
     if isinstance(one, tuple):
         return one[0].label, answer_html(*one)
     kind = document_kind(one)
-    head = one.content["role"] if kind == "message" else one.title or (humanised(one.document_name) if kind == "json" else "")
+    head = one.content["role"] if kind == "message" else (
+        document_title(one) if kind in ("json", "form") else one.title
+    )
     return str(head), document_html(one)
 
 
@@ -198,9 +207,7 @@ def ask_plain(ask: Ask) -> str:
         skip = " [may be skipped]" if question.is_skippable else ""
         lines.append(f"  {question.id}: {question.question}{options}{skip}")
     if ask.form is not None:
-        for field in ask.form.fields:
-            what = " / ".join(c.label for c in field.choices) if field.choices else field.kind
-            lines.append(f"  {field.label} ({what}{'' if field.required else ', optional'})")
+        lines += [f"  {line}" for line in field_lines(ask.form.fields)]
     lines.append(f"  answer with: run.answer({ask.name!r}, {ask_example(ask)})")
     return "\n".join(lines)
 
@@ -283,7 +290,7 @@ def story_plain(story: Story) -> str:
     if story.notice:
         lines.append(f"! {story.notice}")
     lines += [_answer_plain(*one) if isinstance(one, tuple) else document_plain(one) for one in story.in_order()]
-    lines += [ask_plain(a) for a in story.asks]
+    lines += [ask_plain(a) for a in story.shown_asks()]
     if story.has_error:
         lines += [f"! {story.error_line}"] + ([f"  {story.advice}"] if story.advice else [])
     if story.result is not None:
@@ -310,7 +317,7 @@ def _story_html(story: Story) -> str:
         head, body = _head_and_body(one)
         title = f"<p><strong>{escape(head)}</strong></p>" if head else ""
         parts.append(f"<div>{title}{body}</div>")
-    parts += [f"<div>{_ask_html(a)}</div>" for a in story.asks]
+    parts += [f"<div>{_ask_html(a)}</div>" for a in story.shown_asks()]
     if story.has_error:
         advice = f"<br>{escape(story.advice)}" if story.advice else ""
         parts.append(f"<p><strong>Error:</strong> {escape(story.error_line)}{advice}</p>")
@@ -328,7 +335,7 @@ def _story_markdown(story: Story) -> str:
     if story.notice:
         parts.append(f"*{markdown_safe(story.notice)}*")
     parts += [_markdown_of(one) for one in story.in_order()]
-    parts += [_html_block(_ask_html(a)) for a in story.asks]
+    parts += [_html_block(_ask_html(a)) for a in story.shown_asks()]
     if story.has_error:
         parts.append(f"**Error:** {markdown_safe(story.error_line)}")
         parts += [markdown_safe(story.advice)] if story.advice else []

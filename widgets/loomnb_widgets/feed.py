@@ -11,6 +11,7 @@ from typing import Any
 
 from loomnb.errors import LoomError
 from loomnb.runtime import RunRecord, Runtime, run_graph
+from loomnb_widgets.answers import document_payload_of
 from loomnb_widgets.views import answer_view, document_view, head_view, refusal, status_text
 
 __all__ = ["Feed"]
@@ -90,7 +91,10 @@ class Feed:
     def _answer(self, content: Mapping[str, Any]) -> None:
         reply = {"n": content.get("n"), "ask": content.get("ask")}
         try:
-            self._runtime.answer(self.record, content.get("ask"), content.get("values"), "panel", from_form=True)
+            values, in_document = content.get("values"), content.get("doc") is not None
+            if in_document:
+                values = document_payload_of(self.record, content["doc"], content.get("ask"), values)
+            self._runtime.answer(self.record, content.get("ask"), values, "panel", from_form=not in_document)
         except Exception as exc:  # noqa: BLE001  # whatever it is, the person at the form has to see it
             self.say({"type": "refused", **reply, **refusal(exc)})
         else:

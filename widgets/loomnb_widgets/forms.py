@@ -11,9 +11,11 @@ from typing import Any
 import ipywidgets as W  # noqa: N812  # the name its own documentation uses for short
 
 from loomnb.asks import Ask, Field
+from loomnb.documents import document_form
 from loomnb.jsonvalue import dumps
 from loomnb.present import ask_heading, escape, markdown_html, story_bundle
 from loomnb.runtime import FINISHED, Run, RunRecord
+from loomnb_widgets.answers import covering, document_payload_of
 from loomnb_widgets.bridge import Lane
 
 __all__ = ["CoreForm"]
@@ -55,7 +57,7 @@ class CoreForm:
             return
         self._shown = shown
         children: list[Any] = [self._story, self._pulse]
-        children += [self._form(ask) for ask in view.asks]
+        children += [self._form(ask) for ask in view.asks if ask.widget is None or not ask.widget.hidden]
         if view.status not in FINISHED:
             cancel = W.Button(description="Cancel run")
             self._lane.route(cancel, lambda _: self._runtime.workers.submit(self._runtime.cancel, self._record))
@@ -65,6 +67,9 @@ class CoreForm:
     def _form(self, ask: Ask) -> Any:
         values: dict[str, Any] = {}
         error = W.HTML()
+        document = covering(self._record, ask)
+        if document is not None:
+            ask = replace(ask, kind="form", form=document_form(document.ui or {}, document.content))
         rows: list[Any] = [W.HTML(f"<b>{escape(ask_heading(ask))}</b>{markdown_html(ask.context) if ask.context else ''}")]
         rows += [self._input(field, values) for field in (ask.form.fields if ask.form else [])]
         for question in ask.questions:
@@ -89,7 +94,8 @@ class CoreForm:
             self._lane.route(feedback, self._alive, partial(self._typed, values, "feedback"))
             rows.append(feedback)
         buttons = []
-        labels: list[tuple[str, bool | None]] = [(ask.label if ask.kind == "button" else "Submit", None)]
+        submit = (ask.widget.submit if ask.widget is not None else "") or "Submit"
+        labels: list[tuple[str, bool | None]] = [(ask.label if ask.kind == "button" else submit, None)]
         if ask.kind == "confirm":
             labels = [("Confirm", True), ("Decline", False)]
         for label, verdict in labels:
@@ -147,6 +153,9 @@ class CoreForm:
 
     def _deliver(self, ask: Ask, payload: Any, error: Any) -> None:
         try:
-            self._runtime.answer(self._record, ask.id, payload, "panel", from_form=True)
+            document = covering(self._record, ask)
+            if document is not None:
+                payload = document_payload_of(self._record, document.index, ask.id, payload)
+            self._runtime.answer(self._record, ask.id, payload, "panel", from_form=document is None)
         except Exception as exc:  # noqa: BLE001  # whatever it is, the person at the form has to see it
             error.value = f"<span style='color:var(--jp-error-color1,#c00)'>{escape(str(exc)).replace(chr(10), '<br>')}</span>"

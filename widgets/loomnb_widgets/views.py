@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loomnb.asks import Ask, Field
+from loomnb.asks import Ask, AskWidget, Field
 from loomnb.errors import LoomError
 from loomnb.present import (
     STATUS_TEXT,
@@ -13,12 +13,14 @@ from loomnb.present import (
     ask_heading,
     document_html,
     document_kind,
+    document_title,
     markdown_html,
     path_tail,
     value_html,
 )
 from loomnb.ready import ASK
 from loomnb.runtime import FINISHED, RunRecord, Status
+from loomnb_widgets.answers import active_documents, document_ask, hidden_documents
 
 __all__ = ["answer_view", "ask_view", "document_view", "field_view", "head_view", "refusal", "status_text"]
 
@@ -31,6 +33,8 @@ def head_view(record: RunRecord) -> dict[str, Any]:
     asked = record.workflow == ASK.name  # a question of a cell goes nowhere: no place, no path
     more, tail = path_tail(() if asked else tuple(record.path))
     failure = view.failure if view.has_error else None
+    active = active_documents(record)
+    in_documents = {ask_id for _, here in active for ask_id in here.values()}
     return {
         "title": record.title,
         "workflow": record.workflow,
@@ -40,7 +44,9 @@ def head_view(record: RunRecord) -> dict[str, Any]:
         "place": "" if asked else view.place,
         "path": [{"place": place, "name": name} for place, name in tail],
         "path_more": more,
-        "asks": [ask_view(ask, record.advice) for ask in view.asks],
+        "asks": [{**ask_view(ask, record.advice), "in_document": ask.id in in_documents} for ask in view.asks],
+        "active_docs": [{"index": entity.index, "open": here} for entity, here in active],
+        "hidden_docs": hidden_documents(record),
         "progress": _progress(record),
         "error": failure
         and {
@@ -84,6 +90,9 @@ def status_text(record: RunRecord) -> str:
 
 def ask_view(ask: Ask, disabled: str) -> dict[str, Any]:
     """An ask as the view draws it; every *_html is sanitised here."""
+    widget = ask.widget or AskWidget(name="")
+    if widget.disabled and not disabled:
+        disabled = "This cannot be used at this place."
     out: dict[str, Any] = {
         "id": ask.id,
         "kind": ask.kind,
@@ -91,7 +100,11 @@ def ask_view(ask: Ask, disabled: str) -> dict[str, Any]:
         "description_html": _html(ask.description or (ask.form.description if ask.form else "")),
         "enabled": not disabled,
         "disabled_reason": disabled,
-        "submit": "Submit",
+        "submit": widget.submit or "Submit",
+        "widget": widget.name,
+        "variant": widget.variant,
+        "wide": widget.wide,
+        "hidden": widget.hidden,
         "context_html": _html(ask.context),
         "fields": [],
         "questions": [],
@@ -133,12 +146,14 @@ def _html(text: str) -> str:
 def document_view(entity: Any, stamp: int) -> dict[str, Any]:
     """A document as the view draws it; its html is sanitised here."""
     kind = document_kind(entity)
+    ask = document_ask(entity, lambda form: [field_view(field, field.default) for field in form.fields])
     return {
+        **({"ask": ask} if ask is not None else {}),
         "index": entity.index,
         "stamp": stamp,
         "name": entity.document_name,
         "kind": kind,
-        "title": entity.title or (entity.document_name.replace("_", " ").capitalize() if kind == "json" else ""),
+        "title": document_title(entity) if kind in ("json", "form") else entity.title,
         "role": entity.content.get("role", "") if kind == "message" else "",
         "html": document_html(entity),
     }

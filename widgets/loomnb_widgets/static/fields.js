@@ -161,6 +161,7 @@ function textBox(field, place) {
     inputmode: { integer: "numeric", number: "decimal" }[field.kind] ?? { email: "email", uri: "url", url: "url", phone: "tel" }[field.format],
     class: field.kind === "json" ? "loom-code" : null,
   });
+  if (field.rows > 1) input.style.setProperty("--loom-rows", field.rows); // it grows with its text from there
   if (hasValue(value)) input.value = typeof value === "string" && (isTyped || field.kind !== "json") ? value : JSON.stringify(value, null, 2);
   return { input, read: () => (input.value === "" ? blankOf(field) : input.value) };
 }

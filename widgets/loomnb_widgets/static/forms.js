@@ -36,7 +36,7 @@ export function askPiece(ask, def, ctx) {
   let focus = null;
 
   // A single short answer reads best as one line: the field and its button.
-  const only = ask.kind === "form" && controls.length === 1 && controls[0].row;
+  const only = ask.kind === "form" && buttons.length === 1 && controls.length === 1 && controls[0].row;
   if (only) only.append(foot.firstChild), foot.remove();
   else if (form.querySelector("textarea")) foot.append(h("span", { class: "loom-hint" }, `${commandKey()}+Enter sends`));
 
@@ -193,7 +193,7 @@ function buttonsOf(ask) {
       "data-transition": one.transition, "data-value": one.value, "data-dead": !(one.transition in (ask.open ?? {})) || one.disabled }));
   }
   if (ask.kind === "confirm") return [button("Confirm", "loom-main", "button"), button("Decline", "loom-plain", "button")];
-  const look = { label: ask.submit, variant: ask.variant, type: ask.widget };
+  const look = { label: ask.submit, variant: ask.variant, type: ask.wide ? "button-full-w" : ask.widget };
   return [button(ask.kind === "button" ? ask.label || "Go on" : ask.submit || "Submit", lookOf(look, 0), "submit")];
 }
 
