@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from loomnb.asks import Choice, FieldWidget
+from loomnb.asks import Choice, FieldWidget, Form
 from loomnb.asks import Field as FormField
-from loomnb.asks import Form
 
 __all__ = [
     "DOCUMENT_WIDGETS",

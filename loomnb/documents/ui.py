@@ -1,7 +1,7 @@
 """How a document is drawn and answered, as JSON that is stored with it, and the rules of when it takes an answer.
 
-`{"widget", "title"?, "options"?, "form"?, "enableAtPlaces"?, "hideAtPlaces"?, "mimeType"?}`. A form carries its fields, so that a page or a
-later kernel can draw it without the class.
+`{"widget", "title"?, "options"?, "form"?, "enableAtPlaces"?, "hideAtPlaces"?, "mimeType"?}`. A form carries its fields, so that a
+page or a later kernel can draw it without the class.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def ui_of(cls: type, adapter: TypeAdapter[Any], reading: Reading, meta: Mapping[
         names = [f.name for f in form.fields]
         missing = [n for n in NEEDS.get(widget.name, ()) if n not in names]
         problems += [
-            f"{widget.at('widget')}: the widget {widget.name!r} shows {n!r}, which {cls.__qualname__} lacks" for n in missing
+            f"{widget.at('widget')}: the widget {widget.name!r} shows {n!r}, which {cls.__name__} lacks" for n in missing
         ]
         problems += form_problems(widget, form)
     if problems:

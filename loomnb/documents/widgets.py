@@ -99,9 +99,7 @@ def read_widgets(refs: WidgetRef | Sequence[WidgetRef] | None, cls: type) -> Rea
     Raises:
         DefinitionError: a file is missing, is no YAML, or says what no widget knows. Names every problem and its place.
     """
-    listed: Sequence[Any] = (
-        [] if refs is None else refs if isinstance(refs, Sequence) and not isinstance(refs, str) else [refs]
-    )
+    listed: Sequence[Any] = [] if refs is None else refs if isinstance(refs, Sequence) and not isinstance(refs, str) else [refs]
     problems: list[str] = []
     widgets: list[Widget] = []
     told: dict[str, Any] = {}
@@ -176,6 +174,7 @@ def _composed(name: str, text: str, problems: list[str]) -> _Source | None:
                 if here in keys:
                     line, column = key.start_mark.line + 1, key.start_mark.column + 1
                     problems.append(f"{name}:{line}:{column}: the key {here[-1]!r} stands here a second time")
+                    continue
                 keys[here] = (key.start_mark.line + 1, key.start_mark.column + 1)
                 walk(value, here)
         elif isinstance(node, yaml.SequenceNode):
@@ -272,7 +271,9 @@ def _widget(raw: Mapping[str, Any], source: _Source, path: Path_, problems: list
         return None
     if not isinstance(name, str) or name not in SPECS:
         hint = _meant(str(name), SPECS)
-        problems.append(f"{source.at((*path, 'widget'))}: there is no widget {_short(name)}; expected one of {', '.join(SPECS)}{hint}")
+        problems.append(
+            f"{source.at((*path, 'widget'))}: there is no widget {_short(name)}; expected one of {', '.join(SPECS)}{hint}"
+        )
         return None
     before = len(problems)
     when = [_places(raw, key, source, path, problems) for key in ("enabledWhen", "showWhen")]

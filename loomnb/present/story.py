@@ -26,6 +26,7 @@ __all__ = [
     "ask_plain",
     "document_html",
     "document_kind",
+    "document_plain",
     "document_title",
     "path_tail",
     "story_bundle",
