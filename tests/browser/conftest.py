@@ -67,7 +67,8 @@ def lab() -> Iterator[LabServer]:
 def notebook(lab: LabServer, context: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Callable[..., Notebook]]:
     """`notebook(cells, kernel="7.4.0")` opens a new notebook in a folder of its own; without `kernel`, on ours.
 
-    `prepare` is given the page before it loads anything. Pages are closed and kernels ended with the test. A failed test leaves a picture of each page in test-results/.
+    `prepare` is given the page before it loads anything. Pages are closed and kernels ended with the test. A failed test
+    leaves a picture of each page in test-results/.
     """
     opened: list[Notebook] = []
     name = re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")

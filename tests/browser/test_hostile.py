@@ -132,10 +132,10 @@ def test_nothing_runs_live_and_in_the_saved_and_trusted_notebook(
 def static_only(book: dict[str, Any]) -> dict[str, Any]:
     """The notebook as a page without widgets shows it; each static form as an output of its own."""
     for cell in book["cells"]:
-        outputs = []
-        for output in cell.get("outputs", []):
-            for mime in ("text/html", "text/markdown"):
-                if mime in output.get("data", {}):
-                    outputs.append({**output, "data": {mime: output["data"][mime]}})
-        cell["outputs"] = outputs
+        cell["outputs"] = [
+            {**output, "data": {mime: output["data"][mime]}}
+            for output in cell.get("outputs", [])
+            for mime in ("text/html", "text/markdown")
+            if mime in output.get("data", {})
+        ]
     return book

@@ -49,7 +49,7 @@ class Told:
         self.is_done = self.is_done or word == "done"
 
 
-def session_of_a_child(folder: Path, durability: str, first: int, count: int, told: Told, kill_after: float | None) -> None:
+def session_of_a_child(folder: Path, durability: str, told: Told, *, first: int, count: int, kill_after: float | None) -> None:
     """Run the child and hear all it says; kill it so many seconds after it began to move runs, or let it end."""
     env = {**os.environ, "EFFECTS": str(folder / "effects.txt")}
     command = [sys.executable, str(CHILD), str(folder / "s.duckdb"), durability, str(first), str(count)]
@@ -87,10 +87,10 @@ def test_nothing_acknowledged_is_lost_or_made_again(tmp_path: Path, durability: 
     effects_before: list[int] = []
     for kill in range(KILLS):
         first, count = kill * RUNS // KILLS, RUNS // KILLS + 1
-        session_of_a_child(tmp_path, durability, first, count, told, chance.uniform(0.01, 0.35))
+        session_of_a_child(tmp_path, durability, told, first=first, count=count, kill_after=chance.uniform(0.01, 0.35))
         seen_before.append(dict(told.moves))
         effects_before.append(len(effects(tmp_path)))
-    session_of_a_child(tmp_path, durability, 0, RUNS, told, None)
+    session_of_a_child(tmp_path, durability, told, first=0, count=RUNS, kill_after=None)
 
     made = effects(tmp_path)
     keys: dict[tuple[str, int], set[str]] = collections.defaultdict(set)
