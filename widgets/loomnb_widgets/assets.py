@@ -13,9 +13,9 @@ from pathlib import Path
 __all__ = ["PANEL_MODULES", "PANEL_SHEETS", "joined", "panel_module", "panel_sheet"]
 
 _STATIC = Path(__file__).parent / "static"
-PANEL_MODULES = ("base.js", "fields.js", "forms.js", "panel.js")
+PANEL_MODULES = ("base.js", "fields.js", "forms.js", "children.js", "panel.js")
 """Each imports only from those before it."""
-PANEL_SHEETS = ("panel.css", "forms.css")
+PANEL_SHEETS = ("panel.css", "forms.css", "children.css")
 
 _IMPORT = re.compile(r"^import \{[^}]*\} from \"\./[\w-]+\.js\";\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default\b)", re.MULTILINE)

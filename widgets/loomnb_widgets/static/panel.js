@@ -15,6 +15,7 @@ import {
   REPLY_MS, duration, focusWithin, foldLine, foldPast, h, isAtEnd, isLowSurrogate, pointIndex, points, quiet,
   returnFocus, sanitised, setAttr, setDisabled, setText, showText,
 } from "./base.js";
+import { childModel, graphPiece, linkPiece } from "./children.js";
 import { answering, askPiece } from "./forms.js";
 
 const HELLO_MS = 3000;
@@ -38,7 +39,7 @@ function initialize({ model }) {
   }
 }
 
-function render({ model, el, signal }) {
+function render({ model, el, signal, isNested = false }) {
   const uid = "loom-" + Math.random().toString(36).slice(2, 9);
   // Two views of one model hear each other's replies, so each counts in a range of its own.
   let n = Math.floor(Math.random() * 1e9) * 1000;
@@ -73,7 +74,13 @@ function render({ model, el, signal }) {
   const notice = h("p", { class: "loom-notice", hidden: true });
   const path = pathPiece();
   const answers = answering(ctx);
-  const docs = docsPiece(answers);
+  const nested = new Set();
+  const docs = docsPiece(answers, (runId, into) => {
+    const close = render({ model: childModel(model, runId), el: into, isNested: true });
+    nested.add(close);
+    return () => (nested.delete(close), close());
+  });
+  const graph = graphPiece(ctx.send);
   const asksNode = h("div", { class: "loom-asks" });
   const progress = progressPiece(ctx);
   const result = resultPiece();
@@ -82,10 +89,10 @@ function render({ model, el, signal }) {
   const actions = actionsPiece(ctx);
   const voice = h("div", { class: "loom-hidden", role: "status", "aria-live": "polite" });
   const root = h("section", { class: "loom-panel", "data-live": "connecting", tabindex: -1 },
-    header.node, warn, notice, path.node, docs.node, asksNode, progress.node, result.node, error.node, log.node, actions.node, voice);
+    header.node, warn, notice, path.node, graph.node, docs.node, asksNode, progress.node, result.node, error.node, log.node, actions.node, voice);
   const pulse = heartbeat({
     hello: () => ctx.send({ type: "hello", have: { stamp, log: log.end(), head: headRev } }),
-    pace: () => (ENDED.has(head.status) ? HELLO_ENDED_MS : HELLO_MS),
+    pace: () => (isNested || ENDED.has(head.status) ? HELLO_ENDED_MS : HELLO_MS),
     isBusy: () => isKernelBusy(model),
     changed: drawLiveness,
   });
@@ -95,7 +102,7 @@ function render({ model, el, signal }) {
     const focus = state === "live" ? null : focusWithin(root);
     root.dataset.live = state;
     setText(line, livenessText(state, head.run_id));
-    line.hidden = state === "live";
+    line.hidden = state === "live" || isNested; // the root says it once for all
     header.update(head);
     for (const piece of pieces()) piece.enable();
     progress.live(state === "live");
@@ -120,6 +127,7 @@ function render({ model, el, signal }) {
     header.update(head);
     showText(notice, head.notice);
     path.update(head.path ?? [], head.path_more ?? 0);
+    graph.update(head);
     const inDocs = standDocs();
     const fresh = syncAsks((head.asks ?? []).filter((ask) => !ask.in_document && !ask.hidden)) ?? inDocs;
     // Keyboard users go straight on: from "Answer sent" to the next question, else to the panel, never to the page's top.
@@ -162,6 +170,8 @@ function render({ model, el, signal }) {
   }
 
   function heard(message) {
+    if (message?.run !== undefined && !isNested) return; // for the view of a sub-workflow
+    if (message?.type === "graph") graph.draw(message.svg ?? "");
     if (message?.type === "state") onState(message);
     if (message?.type === "accepted") pieces().forEach((piece) => piece.accepted(message.n));
     if (message?.type === "refused") pieces().forEach((piece) => piece.refused(message));
@@ -191,6 +201,7 @@ function render({ model, el, signal }) {
     progress.stop();
     actions.stop();
     for (const piece of pieces()) piece.stop();
+    for (const close of nested) close();
     model.off("msg:custom", heard);
     model.off("change:head", onTrait);
     signal?.removeEventListener?.("abort", cleanup);
@@ -304,7 +315,7 @@ function pathPiece() {
   };
 }
 
-function docsPiece(answers) {
+function docsPiece(answers, openChild) {
   const node = h("div", { class: "loom-docs", role: "group", "aria-label": "Documents" });
   const byIndex = new Map();
   const order = []; // the indexes on show, ascending
@@ -317,9 +328,19 @@ function docsPiece(answers) {
       by && h("div", { class: "loom-doc-by" }, by, isMessage && doc.title ? h("span", {}, ` · ${doc.title}`) : null),
       answers.body(doc));
   }
+  function cardNode(doc) {
+    const card = linkPiece(doc.link, openChild);
+    return { node: h("article", { class: "loom-doc loom-doc-link", "data-index": doc.index }, card.node), card };
+  }
   function put(doc) {
     const old = byIndex.get(doc.index);
     if (old && old.stamp >= doc.stamp) return; // replies to another view repeat what we have
+    if (old?.card && doc.link) { // the child goes on: its panel stays as it is
+      old.stamp = doc.stamp;
+      old.card.update(doc.link);
+      return;
+    }
+    old?.card?.stop();
     if (doc.gone) {
       answers.drop(doc.index);
       old?.node.remove();
@@ -328,7 +349,7 @@ function docsPiece(answers) {
       if (at >= 0) order.splice(at, 1);
       return;
     }
-    const made = docNode(doc);
+    const { node: made, card } = doc.link ? cardNode(doc) : { node: docNode(doc), card: null };
     if (old) old.node.replaceWith(made);
     else {
       let at = order.length;
@@ -336,7 +357,7 @@ function docsPiece(answers) {
       node.insertBefore(made, at < order.length ? byIndex.get(order[at]).node : null);
       order.splice(at, 0, doc.index);
     }
-    byIndex.set(doc.index, { stamp: doc.stamp, node: made });
+    byIndex.set(doc.index, { stamp: doc.stamp, node: made, card });
   }
   return {
     node,
