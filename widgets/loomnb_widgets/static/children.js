@@ -65,15 +65,41 @@ export function linkPiece(link, open) {
   return self;
 }
 
+// A notebook draws the view anew when a run comes to rest; what the reader had opened stays open.
+function remember(key, isOpen) {
+  try {
+    if (isOpen) window.sessionStorage.setItem(key, "open");
+    else window.sessionStorage.removeItem(key);
+  } catch {
+    // blocked or full: a courtesy, no more
+  }
+}
+
+function isRemembered(key) {
+  try {
+    return window.sessionStorage.getItem(key) !== null;
+  } catch {
+    return false;
+  }
+}
+
 /** The workflow's graph, asked for when it is opened and again when the run has moved. */
 export function graphPiece(send) {
   const picture = h("div", { class: "loom-graph-picture" });
   const node = h("details", { class: "loom-graph", hidden: true }, quiet(h("summary", {}, "Graph")), picture);
   let place = "";
-  node.addEventListener("toggle", () => void (node.open && send({ type: "graph" })));
+  let key = null;
+  node.addEventListener("toggle", () => {
+    if (key) remember(key, node.open);
+    if (node.open) send({ type: "graph" });
+  });
   return {
     node,
     update(head) {
+      if (!key && head.run_id) {
+        key = `loomnb:graph:${head.run_id}`;
+        node.open = isRemembered(key);
+      }
       node.hidden = !(head.path?.length > 0); // a question of a cell goes nowhere
       const now = `${head.place}/${head.status}/${head.path_more}/${head.path?.length}`;
       if (node.open && now !== place) send({ type: "graph" });
