@@ -12,8 +12,9 @@ from typing import Any
 __version__ = "0.1.0"
 
 _ERRORS = (
-    "AnswerInvalid AnswerRefused ArgsInvalid Bug Conflict DefinitionError LoomError MoveTimedOut NoFrontEnd NotFound NotJson "
-    "OwnershipLost ReadOnly Refused RunFailed SchemaValidationError StoreBusy StoreClosed StoreDamaged WorldFailed WouldDeadlock"
+    "AnswerInvalid AnswerRefused ArgsInvalid Bug Conflict DefinitionError LoomError MoveTimedOut NoFrontEnd NotFound "
+    "NotJson OwnershipLost ReadOnly Refused RunFailed SchemaValidationError StoreBusy StoreClosed StoreDamaged ToolFailed "
+    "ToolPending WorldFailed WouldDeadlock"
 )
 _ASKS = (
     "Answers Ask Confirmation Option Question user_answer_confirmation_schema user_answer_questions_schema "
@@ -21,10 +22,16 @@ _ASKS = (
 )
 _DOCUMENTS = (
     "DocumentEntity DocumentOptions DocumentSaveOptions DocumentStore ErrorDocument LinkDocument MarkdownDocument "
-    "MessageDocument PlainDocument document"
+    "MessageDocument PlainDocument WidgetRef document"
 )
 _RUNTIME = "Event Failure HistoryEntry Progress Run RunContext RunEvent RunView Status TransitionInput WorkflowState"
-_WORKFLOWS = "BaseWorkflow Callback QueueResult RunOptions TransitionOptions guard transition workflow"
+_TOOLS = (
+    "BaseTool Callback FunctionTool QueueResult ServerTool ToolCallOptions ToolEnvelope ToolInterception ToolOptions ToolResult "
+    "overrides resolve tool use_tool_interceptor"
+)
+_WORKFLOWS = (
+    "BaseWorkflow RunOptions TransitionOptions WorkflowOptions guard transition workflow"
+)
 _PRESENT = "Graph GraphEdge GraphNode"
 _READY = (
     "AskUserConfirmDocument AskUserDocument AskUserOptionsDocument AskUserWorkflow ChildOutcome ConfirmUserDocument "
@@ -41,6 +48,7 @@ _WHERE: dict[str, tuple[str, str]] = {
     **{name: ("loomnb.asks", name) for name in _ASKS.split()},
     **{name: ("loomnb.documents", name) for name in _DOCUMENTS.split()},
     **{name: ("loomnb.runtime", name) for name in _RUNTIME.split()},
+    **{name: ("loomnb.tools", name) for name in _TOOLS.split()},
     **{name: ("loomnb.workflows", name) for name in _WORKFLOWS.split()},
     **{name: ("loomnb.ready", name) for name in _READY.split()},
     **{name: ("loomnb.studio", name) for name in _STUDIO.split()},

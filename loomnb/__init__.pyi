@@ -19,6 +19,7 @@ from loomnb.documents import LinkDocument as LinkDocument
 from loomnb.documents import MarkdownDocument as MarkdownDocument
 from loomnb.documents import MessageDocument as MessageDocument
 from loomnb.documents import PlainDocument as PlainDocument
+from loomnb.documents import WidgetRef as WidgetRef
 from loomnb.documents import document as document
 from loomnb.errors import AnswerInvalid as AnswerInvalid
 from loomnb.errors import AnswerRefused as AnswerRefused
@@ -39,6 +40,8 @@ from loomnb.errors import SchemaValidationError as SchemaValidationError
 from loomnb.errors import StoreBusy as StoreBusy
 from loomnb.errors import StoreClosed as StoreClosed
 from loomnb.errors import StoreDamaged as StoreDamaged
+from loomnb.errors import ToolFailed as ToolFailed
+from loomnb.errors import ToolPending as ToolPending
 from loomnb.errors import WorldFailed as WorldFailed
 from loomnb.errors import WouldDeadlock as WouldDeadlock
 from loomnb.present import Graph as Graph
@@ -59,9 +62,9 @@ from loomnb.ready import SequenceWorkflow as SequenceWorkflow
 from loomnb.ready import StatelessRunResult as StatelessRunResult
 from loomnb.ready import SyncRunResult as SyncRunResult
 from loomnb.ready import WorkflowArgs as WorkflowArgs
+from loomnb.ready import WorkflowRunResult as WorkflowRunResult
 from loomnb.ready import WorkflowRunnerOptions as WorkflowRunnerOptions
 from loomnb.ready import WorkflowRunnerSyncOptions as WorkflowRunnerSyncOptions
-from loomnb.ready import WorkflowRunResult as WorkflowRunResult
 from loomnb.runtime import Event as Event
 from loomnb.runtime import Failure as Failure
 from loomnb.runtime import HistoryEntry as HistoryEntry
@@ -92,11 +95,24 @@ from loomnb.studio import runs as runs
 from loomnb.studio import snapshot as snapshot
 from loomnb.studio import sql as sql
 from loomnb.studio import start as start
+from loomnb.tools import BaseTool as BaseTool
+from loomnb.tools import Callback as Callback
+from loomnb.tools import FunctionTool as FunctionTool
+from loomnb.tools import QueueResult as QueueResult
+from loomnb.tools import ServerTool as ServerTool
+from loomnb.tools import ToolCallOptions as ToolCallOptions
+from loomnb.tools import ToolEnvelope as ToolEnvelope
+from loomnb.tools import ToolInterception as ToolInterception
+from loomnb.tools import ToolOptions as ToolOptions
+from loomnb.tools import ToolResult as ToolResult
+from loomnb.tools import overrides as overrides
+from loomnb.tools import resolve as resolve
+from loomnb.tools import tool as tool
+from loomnb.tools import use_tool_interceptor as use_tool_interceptor
 from loomnb.workflows import BaseWorkflow as BaseWorkflow
-from loomnb.workflows import Callback as Callback
-from loomnb.workflows import QueueResult as QueueResult
 from loomnb.workflows import RunOptions as RunOptions
 from loomnb.workflows import TransitionOptions as TransitionOptions
+from loomnb.workflows import WorkflowOptions as WorkflowOptions
 from loomnb.workflows import guard as guard
 from loomnb.workflows import transition as transition
 from loomnb.workflows import workflow as workflow
@@ -114,6 +130,7 @@ __all__ = [
     "AskUserDocument",
     "AskUserOptionsDocument",
     "AskUserWorkflow",
+    "BaseTool",
     "BaseWorkflow",
     "Bug",
     "Callback",
@@ -132,6 +149,7 @@ __all__ = [
     "Failure",
     "FanOutResult",
     "FanOutWorkflow",
+    "FunctionTool",
     "Graph",
     "GraphEdge",
     "GraphNode",
@@ -166,15 +184,25 @@ __all__ = [
     "SchemaValidationError",
     "SequenceResult",
     "SequenceWorkflow",
+    "ServerTool",
     "StatelessRunResult",
     "Status",
     "StoreBusy",
     "StoreClosed",
     "StoreDamaged",
     "SyncRunResult",
+    "ToolCallOptions",
+    "ToolEnvelope",
+    "ToolFailed",
+    "ToolInterception",
+    "ToolOptions",
+    "ToolPending",
+    "ToolResult",
     "TransitionInput",
     "TransitionOptions",
+    "WidgetRef",
     "WorkflowArgs",
+    "WorkflowOptions",
     "WorkflowRunResult",
     "WorkflowRunner",
     "WorkflowRunnerOptions",
@@ -190,14 +218,18 @@ __all__ = [
     "events",
     "guard",
     "open",
+    "overrides",
     "pending",
+    "resolve",
     "restore",
     "run",
     "runs",
     "snapshot",
     "sql",
     "start",
+    "tool",
     "transition",
+    "use_tool_interceptor",
     "user_answer_confirmation_schema",
     "user_answer_questions_schema",
     "user_ask_confirmation_schema",

@@ -13,12 +13,14 @@ LoomError
 │   ├── NotJson              a value that JSON cannot hold
 │   ├── ReadOnly             a write into something that is only to be read
 │   ├── OwnershipLost        a body that was stopped still tries to write
+│   ├── ToolPending          a tool's result comes later, and the caller wants it now
 │   └── SchemaValidationError   a document does not fit its type                  (.fields)
 ├── WorldFailed      something outside failed
 │   ├── StoreBusy            another kernel owns the store file
 │   ├── StoreDamaged         the file cannot be read
 │   ├── StoreClosed          the store was closed
-│   └── MoveTimedOut         a move took longer than its time-out
+│   ├── MoveTimedOut         a move took longer than its time-out
+│   └── ToolFailed           a tool answered with an error                        (.tool, .data)
 ├── RunFailed        the run you waited for did not complete; its cause is your own exception, unchanged
 └── Bug              ours
 """
@@ -48,6 +50,8 @@ __all__ = [
     "StoreBusy",
     "StoreClosed",
     "StoreDamaged",
+    "ToolFailed",
+    "ToolPending",
     "WorldFailed",
     "WouldDeadlock",
 ]
@@ -175,6 +179,12 @@ class SchemaValidationError(_WithFields):
     code = "INVALID_DOCUMENT"
 
 
+class ToolPending(Refused):
+    """A tool started a sub-workflow; its result comes when that ends, and `call` cannot wait for it."""
+
+    code = "TOOL_PENDING"
+
+
 class WorldFailed(LoomError):
     """Something outside loomnb failed."""
 
@@ -216,6 +226,23 @@ class MoveTimedOut(WorldFailed):
     """A move took longer than its time-out; its body was canceled."""
 
     code = "MOVE_TIMED_OUT"
+
+
+class ToolFailed(WorldFailed):
+    """A tool answered with an error instead of data.
+
+    Attributes:
+        tool: its name.
+        data: what it gave along with the error, if anything.
+    """
+
+    code = "TOOL_FAILED"
+    retryable = False
+
+    def __init__(self, message: str, *, tool: str = "", data: Any = None, advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.tool = tool
+        self.data = data
 
 
 class RunFailed(LoomError):

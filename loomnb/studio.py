@@ -247,6 +247,7 @@ class Loom:
         step_limit: int | None = None,
         durability: Durability | None = None,
         loop: Literal["thread", "kernel"] = "thread",
+        config: Any = None,
     ) -> Run:
         """Start a run and return at once. As a cell's last line it is the live panel.
 
@@ -260,10 +261,11 @@ class Loom:
             step_limit: moves it may make without coming to rest; default: the workflow's.
             durability: default: the store's.
             loop: `kernel` moves it on the notebook's own loop, for async clients that were made in a cell.
+            config: its configuration, judged by the workflow's config schema; `ctx.config` in its transitions.
 
         Raises:
-            ArgsInvalid: the arguments do not fit; no run was made.
-            Conflict: the key's run was started with other arguments.
+            ArgsInvalid: the arguments or the configuration do not fit; no run was made.
+            Conflict: the key's run was started with other arguments or another configuration.
             DefinitionError: the class is no workflow.
             NotFound: no workflow has this name.
         """
@@ -279,6 +281,7 @@ class Loom:
             step_limit=step_limit,
             pipelined=None if durability is None else durability == "pipelined",
             loop=loop,
+            config=config,
         )
         return self._handle(record)
 

@@ -13,6 +13,7 @@ from hypothesis import settings
 
 import loomnb as loom
 from loomnb.runtime import REGISTRY
+from loomnb.tools import INTERCEPTORS, TOOLS
 
 # A slow machine is no failure, and a failing example is found again without a folder of its own.
 settings.register_profile("loomnb", deadline=None, database=None)
@@ -24,12 +25,16 @@ READY = {"ask", "ask_user", "confirm_user", "fan_out", "sequence"}
 
 @pytest.fixture(autouse=True)
 def _own_definitions() -> Iterator[None]:
-    """Workflows defined in a test are gone after it, so that two tests may use one name."""
-    known = dict(REGISTRY._known)
+    """What a test defines is gone after it, so that two tests may use one name, and no interceptor sees another test's calls."""
+    registries: list[Any] = [REGISTRY, TOOLS, INTERCEPTORS]
+    known = [dict(registry._known) for registry in registries]
+    apps = set(REGISTRY.apps)
     yield
-    for name in REGISTRY._known.keys() - known.keys() - READY:
-        del REGISTRY._known[name]
-    REGISTRY._known.update(known)
+    REGISTRY.apps.intersection_update(apps)
+    for registry, before in zip(registries, known, strict=True):
+        for name in registry._known.keys() - before.keys() - READY:
+            del registry._known[name]
+        registry._known.update(before)
 
 
 @pytest.fixture(autouse=True)

@@ -29,6 +29,8 @@ CODES = {
     "StoreBusy": "BUSY",
     "StoreClosed": "STORE_CLOSED",
     "StoreDamaged": "STORAGE_ERROR",
+    "ToolFailed": "TOOL_FAILED",
+    "ToolPending": "TOOL_PENDING",
     "WorldFailed": "WORLD_FAILED",
     "WouldDeadlock": "WOULD_DEADLOCK",
 }

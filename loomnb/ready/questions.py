@@ -36,6 +36,14 @@ class CellQuestions:
         """As they are."""
         return stored
 
+    def parse_config(self, raw: Any) -> tuple[Any, Any]:
+        """There is none."""
+        return None, None
+
+    def load_config(self, stored: Any) -> Any:
+        """There is none."""
+        return None
+
     def moves_from(self, place: str) -> Sequence[Move] | None:
         """One wait transition, from the start to the end."""
         return (_MOVE,) if place == START else () if place == END else None

@@ -6,14 +6,16 @@ from loomnb.runtime.events import RunEvent
 from loomnb.runtime.failure import Failure
 from loomnb.runtime.graphs import definition_graph, run_graph
 from loomnb.runtime.handle import Face, HistoryEntry, NoFace, Run
+from loomnb.runtime.host import Workers
 from loomnb.runtime.lifecycle import FINISHED, TABLE, WORKFLOW_STATES, Event, Status, WorkflowState, after
 from loomnb.runtime.loop import MISSING, Runtime, default_timeout
-from loomnb.runtime.record import LOCAL_USER, NOTEBOOK_APP, Progress, RunRecord, RunView
+from loomnb.runtime.record import APP, LOCAL_USER, NOTEBOOK_APP, Progress, RunRecord, RunView
 from loomnb.runtime.records import Owner
 from loomnb.runtime.registry import REGISTRY, Registry
 from loomnb.runtime.stateless import Tried, try_move
 
 __all__ = [
+    "APP",
     "CURRENT",
     "END",
     "FINISHED",
@@ -47,6 +49,7 @@ __all__ = [
     "Status",
     "TransitionInput",
     "Tried",
+    "Workers",
     "WorkflowState",
     "after",
     "current_attempt",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from loomnb.documents import DocumentEntity, Shelf
 from loomnb.errors import NotJson, OwnershipLost, Refused
 from loomnb.jsonvalue import FrozenDict, freeze
-from loomnb.runtime.definition import Definition, Move
+from loomnb.runtime.definition import Definition, Move, RunContext
 from loomnb.runtime.record import Progress, RunRecord
 from loomnb.runtime.registry import REGISTRY
 
@@ -60,6 +60,25 @@ class Attempt:
         self.children: list[RunRecord] = []
         self.log: list[str] = []
         self.revoked = False
+        self._tool_calls = 0
+
+    def tool_context(self) -> RunContext[Any]:
+        """What a tool called by this move knows of the run. Each call has a key of its own: the first call's is not the second's.
+
+        Raises:
+            OwnershipLost: the move is over.
+        """
+        self._check()
+        self._tool_calls += 1
+        record = self.record
+        return RunContext(
+            user_id=record.user_id,
+            workspace_id=record.workspace_id,
+            workflow_id=record.id,
+            args=record.loaded_args,
+            config=record.loaded_config,
+            idempotency_key=f"{record.id}/{self.number}/{self._tool_calls}",
+        )
 
     # -- state and result ------------------------------------------------------------------------
 
@@ -128,12 +147,19 @@ class Attempt:
     # -- sub-workflows ----------------------------------------------------------------------------
 
     def start_child(
-        self, definition: Definition, raw_args: Any, *, callback: Mapping[str, Any] | None, show: Show, label: str | None
+        self,
+        definition: Definition,
+        raw_args: Any,
+        *,
+        callback: Mapping[str, Any] | None,
+        show: Show,
+        label: str | None,
+        config: Any = None,
     ) -> str:
         """Start a sub-workflow with this move's commit; its id.
 
         Raises:
-            ArgsInvalid: the arguments do not fit; nothing is started.
+            ArgsInvalid: the arguments or the configuration do not fit; nothing is started.
             Refused: the callback names no wait transition of this workflow, or `show` is not known.
         """
         self._check()
@@ -152,6 +178,7 @@ class Attempt:
                 advice='Give callback={"transition": "<a method with wait=True>"}.',
             )
         stored, loaded = definition.parse_args(raw_args)
+        stored_config, loaded_config = definition.parse_config(config)
         child = RunRecord(
             # By move and call, so that the same move made again after a crash would start the same child.
             id=f"{record.id}.{self.number}.{len(self.children) + 1}",
@@ -164,6 +191,9 @@ class Attempt:
             step_limit=definition.step_limit,
             pipelined=record.pipelined,
             loop=record.loop,
+            config=stored_config,
+            loaded_config=loaded_config,
+            services_of=record.services_of,
             user_id=record.user_id,
             app_name=record.app_name,
             workspace_id=record.workspace_id,

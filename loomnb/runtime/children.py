@@ -121,7 +121,7 @@ def next_callback(definition: Definition, parent: RunRecord) -> tuple[Move, Payl
     """The first callback that the place of a run can take, and the transition that takes it."""
     for payload in tuple(parent.callbacks.values()):
         move = next((m for m in definition.moves_from(parent.place) or () if m.wait and m.name == payload.name), None)
-        if move is not None and _lets(move, parent.state):
+        if move is not None and _lets(move, parent):
             return move, payload
     return None
 
@@ -136,10 +136,10 @@ def take_callback(parent: RunRecord, taken: tuple[Move, Payload]) -> None:
         parent.status = after(parent.status, Event.ANSWERED)
 
 
-def _lets(move: Move, state: Any) -> bool:
+def _lets(move: Move, parent: RunRecord) -> bool:
     if move.guard is None:
         return True
-    verdict = move.guard(state)
+    verdict = parent.new_context().run(move.guard, parent.state)
     return _settled(verdict) if inspect.isawaitable(verdict) else bool(verdict)
 
 

@@ -71,15 +71,17 @@ class RunContext(Generic[TArgs]):
 
     Attributes:
         args: the run's arguments, read-only: what the schema parsed them to, or plain JSON without one.
-        execution: the place before the move and its retry count.
-        idempotency_key: the same for every try of this move, also after the kernel died in the middle of it. Hand it to
-            services that can tell a repeated request.
+        config: its configuration, the same way: what the config schema parsed, with its defaults.
+        execution: the place before the move and its retry count; None in a tool.
+        idempotency_key: the same for every try of this move (in a tool: of this call), also after the kernel died in the
+            middle of it. Hand it to services that can tell a repeated request.
     """
 
     user_id: str
     workspace_id: str
     workflow_id: str
     args: TArgs
+    config: Any = None
     execution: Execution | None = None
     idempotency_key: str = ""
 
@@ -150,6 +152,14 @@ class Definition(Protocol):
 
     def load_args(self, stored: Any) -> Any:
         """The value for `ctx.args` from what was stored."""
+        ...
+
+    def parse_config(self, raw: Any) -> tuple[Any, Any]:
+        """The JSON to store and the value for `ctx.config`. Raises ArgsInvalid."""
+        ...
+
+    def load_config(self, stored: Any) -> Any:
+        """The value for `ctx.config` from what was stored."""
         ...
 
     @property

@@ -345,6 +345,8 @@ class Run:
             title=self.title,
             seed=(then.place, then.state, then.result),
             forked_from=f"{self.id}/{number}",
+            config=self.record.config,
+            services_of=self.record.services_of,
         )
         return Run(record, self.runtime, self._face)
 

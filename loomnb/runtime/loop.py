@@ -84,22 +84,25 @@ class Runtime:
         seed: tuple[str, Any, Any] | None = None,
         forked_from: str = "",
         owner: Owner | None = None,
+        config: Any = None,
+        services_of: str = "",
     ) -> RunRecord:
         """Start a run, or find the one of this key. Returns once its first row is durable; the moves follow by themselves.
 
         Raises:
-            ArgsInvalid: the arguments do not fit; no run was created.
-            Conflict: the key's stored run has other arguments.
+            ArgsInvalid: the arguments or the configuration do not fit; no run was created.
+            Conflict: the key's stored run has other arguments or another configuration.
         """
         if step_limit is not None and (isinstance(step_limit, bool) or not isinstance(step_limit, int) or step_limit < 1):
             raise Refused(f"step_limit={step_limit!r} is no number of moves.", advice="Give a whole number of at least 1.")
         stored, loaded = definition.parse_args(raw_args)
+        stored_config, loaded_config = definition.parse_config(config)
         host = self._hosts.get(loop)
         owner = owner or self._records.owner()
         # Two cells that start the same key at once must find one run; runs without a key start side by side.
         with self._records.guard if key is not None else contextlib.nullcontext():
             if key is not None and not fresh:
-                found = self._records.of_key(definition, key, stored)
+                found = self._records.of_key(definition, key, stored, stored_config, services_of)
                 if found is not None:
                     return found
             record = RunRecord(
@@ -118,6 +121,9 @@ class Runtime:
                 user_id=owner.user_id,
                 app_name=owner.app_name,
                 workspace_id=owner.workspace_id,
+                config=stored_config,
+                loaded_config=loaded_config,
+                services_of=services_of,
                 loaded_args=loaded,
                 context=contextvars.copy_context(),
                 host=host,
@@ -162,6 +168,7 @@ class Runtime:
             Refused: it waits for somebody.
         """
         stored, loaded = definition.parse_args(raw_args)
+        stored_config, loaded_config = definition.parse_config(None)
         record = RunRecord(
             id=self.source.new_id("run"),
             workflow=definition.name,
@@ -169,6 +176,8 @@ class Runtime:
             args=stored,
             title=definition.title,
             step_limit=definition.step_limit,
+            config=stored_config,
+            loaded_config=loaded_config,
             user_id=owner.user_id,
             app_name=owner.app_name,
             workspace_id=owner.workspace_id,
@@ -353,7 +362,7 @@ class Runtime:
         if move.guard is None:
             return True
         try:
-            verdict = move.guard(record.state)
+            verdict = record.new_context().run(move.guard, record.state)
             if not inspect.isawaitable(verdict):
                 return bool(verdict)
             future = self._hosts.workers.submit(asyncio.run, _awaiting(verdict))

@@ -181,7 +181,7 @@ class Moves:
             if move.guard is None:
                 return _Next(move)
             try:
-                verdict = move.guard(state)
+                verdict = record.new_context().run(move.guard, state)
                 if inspect.isawaitable(verdict):
                     verdict = await verdict
             except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001  # a guard's error is a failure of its transition

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -36,10 +35,11 @@ async def perform(
         workspace_id=record.workspace_id,
         workflow_id=record.id,
         args=record.loaded_args,
+        config=record.loaded_config,
         execution=Execution(record.place, record.attempts.get(move.name, 0)),
         idempotency_key=f"{record.id}/{attempt.number}",
     )
-    context = record.context.copy() if record.context is not None else contextvars.copy_context()
+    context = record.new_context()
     context.run(CURRENT.set, attempt)
     data = payload.data if payload is not None else None
     envelope = payload.envelope if payload is not None and payload.envelope is not None else Envelope(workflow_id=record.id)

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from loomnb.runtime.attempt import Attempt
     from loomnb.runtime.host import Host
 
-__all__ = ["LOCAL_USER", "NOTEBOOK_APP", "Due", "Payload", "Progress", "RunRecord", "RunView", "WaitingFor", "row"]
+__all__ = ["APP", "LOCAL_USER", "NOTEBOOK_APP", "Due", "Payload", "Progress", "RunRecord", "RunView", "WaitingFor", "row"]
+
+APP: contextvars.ContextVar[str] = contextvars.ContextVar("loom_app", default="")
+"""The app whose services the code at work in this context gets; empty for none."""
 
 WaitingFor = Literal["person", "child"]
 _LOG_KEPT = 1_000_000
@@ -126,6 +129,9 @@ class RunRecord:
     loop: str = "thread"
     user_id: str = LOCAL_USER
     app_name: str = NOTEBOOK_APP
+    config: Any = None
+    services_of: str = ""
+    """The app whose services its bodies get, where it provides any: it has to be defined for the run to go on."""
     workspace_id: str = ""
     parent_id: str | None = None
     callback: Mapping[str, Any] | None = None
@@ -170,6 +176,7 @@ class RunRecord:
     # of this process
     lock: threading.RLock = field(default_factory=threading.RLock)
     loaded_args: Any = None
+    loaded_config: Any = None
     context: contextvars.Context | None = None
     host: Host | None = None
     passing: bool = False
@@ -193,6 +200,12 @@ class RunRecord:
     unscripted: dict[str, str] = field(default_factory=dict[str, str])
     """Open ask → the key under which the script of answers lacks something for it."""
     watchers: list[Callable[[str], None]] = field(default_factory=list)
+
+    def new_context(self) -> contextvars.Context:
+        """A context for the run's code: a copy of the one it was started in, where that was in this process."""
+        context = self.context.copy() if self.context is not None else contextvars.copy_context()
+        context.run(APP.set, self.services_of)
+        return context
 
     # -- telling others ---------------------------------------------------------------------------
 
@@ -257,6 +270,8 @@ class RunRecord:
         body |= {"origin": self.origin, "fingerprint": self.fingerprint}
         body |= {"key": self.key} if self.key is not None else {}
         body |= {"labels": list(self.labels)} if self.labels else {}
+        body |= {"config": self.config} if self.config is not None else {}
+        body |= {"services_of": self.services_of} if self.services_of else {}
         body |= {"durability": "pipelined"} if self.pipelined else {}
         body |= {"notebook": notebook_name()} if notebook_name() else {}
         body |= {"parent_id": self.parent_id} if self.parent_id is not None else {}
@@ -345,6 +360,7 @@ class RunRecord:
         self.args = freeze(body.get("args"))
         self.title, self.key = body.get("title", ""), body.get("key")
         self.labels = tuple(body.get("labels", ()))
+        self.config, self.services_of = freeze(body.get("config")), body.get("services_of", "")
         self.origin, self.fingerprint = body.get("origin", ""), body.get("fingerprint", "")
         self.step_limit = body.get("step_limit", 1000)
         self.pipelined = body.get("durability") == "pipelined"

@@ -52,7 +52,7 @@ class Records:
         """Called for a run that was read from the store when somebody asked for it."""
         self.store_id: str = database.read("select id from store")[0][0]
 
-    def of_key(self, definition: Definition, key: str, stored: Any) -> RunRecord | None:
+    def of_key(self, definition: Definition, key: str, stored: Any, config: Any, services_of: str) -> RunRecord | None:
         run_id = self.keys.get((definition.name, key))
         if run_id is None:
             rows = self._database.read(
@@ -62,9 +62,15 @@ class Records:
                 return None
             run_id = rows[0][0]
         record = self.record(run_id)
-        if freeze(record.args) != stored:
+        if freeze(record.args) != stored or freeze(record.config) != config:
+            what = "arguments" if freeze(record.args) != stored else "configuration"
             raise Conflict(
-                f"The run {record.id} with key {key!r} was started with other arguments.",
+                f"The run {record.id} with key {key!r} was started with other {what}.",
+                advice="Use another key, or fresh=True for a new run under this key.",
+            )
+        if record.services_of != services_of:
+            raise Conflict(
+                f"The run {record.id} with key {key!r} was started by {record.services_of or 'no app'!r}, with its services.",
                 advice="Use another key, or fresh=True for a new run under this key.",
             )
         return record
@@ -153,9 +159,15 @@ class Records:
                 "and run the cell again, or cancel the run."
             )
             definition = None
-        elif record.loaded_args is None and record.args is not None:
+        elif record.services_of and record.services_of not in REGISTRY.apps:
+            record.advice = f"Run the cell that defines the app {record.services_of!r}: then this run goes on with its services."
+            definition = None
+        elif (record.loaded_args is None and record.args is not None) or (
+            record.loaded_config is None and record.config is not None
+        ):
             try:
-                record.loaded_args = definition.load_args(record.args)
+                record.loaded_args = definition.load_args(record.args) if record.args is not None else None
+                record.loaded_config = definition.load_config(record.config) if record.config is not None else None
             except LoomError as exc:
                 record.advice = f"The arguments of this run do not fit {record.workflow!r} any more: {exc}"
                 definition = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import Protocol
+from collections.abc import Iterator
+from typing import Any, Generic, Protocol, TypeVar
 
 from loomnb.errors import DefinitionError, NotFound
 from loomnb.runtime.definition import Definition
@@ -11,22 +12,44 @@ from loomnb.runtime.definition import Definition
 __all__ = ["REGISTRY", "Registry"]
 
 
+class Named(Protocol):
+    """What can be registered."""
+
+    @property
+    def name(self) -> str:
+        """The identifier."""
+        ...
+
+
+D = TypeVar("D", bound=Named)
+
+
 class Listener(Protocol):
     """Who wants to know of new definitions."""
 
-    def defined(self, definition: Definition) -> None:
+    def defined(self, definition: Any) -> None:
         """A definition was added or replaced."""
         ...
 
 
-class Registry:
-    """Definitions by name."""
+class Registry(Generic[D]):
+    """Definitions by name.
 
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[Definition, str, str]] = {}
+    Args:
+        what: what they are, for messages; `@loom.<what>` defines one.
+    """
+
+    def __init__(self, what: str = "workflow") -> None:
+        self._what = what
+        self._known: dict[str, tuple[D, str, str]] = {}
         self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
+        self.apps: set[str] = set()
+        """The apps defined here; a stored run of another app waits for its cell."""
 
-    def add(self, definition: Definition, module: str, qualname: str) -> None:
+    def __iter__(self) -> Iterator[D]:
+        return iter([known[0] for known in self._known.values()])
+
+    def add(self, definition: D, module: str, qualname: str) -> None:
         """Add it, or replace the one of the same place.
 
         Raises:
@@ -36,18 +59,27 @@ class Registry:
         if known is not None and not _same_place(known[1:], (module, qualname)):
             raise DefinitionError(
                 f"The name {definition.name!r} is taken: {known[1]}.{known[2]} has it, and {module}.{qualname} wants it.",
-                advice="Give one of them another name, e.g. @loom.workflow(name=…).",
+                advice=f"Give one of them another name, e.g. @loom.{self._what}(name=…).",
             )
         self._known[definition.name] = definition, module, qualname
+        self._tell(definition)
+
+    def add_app(self, name: str) -> None:
+        """An app was defined: stored runs of it may go on."""
+        self.apps.add(name)
+        for definition in self:
+            self._tell(definition)
+
+    def _tell(self, definition: D) -> None:
         for listener in list(self._listeners):
             listener.defined(definition)
 
-    def get(self, name: str) -> Definition | None:
+    def get(self, name: str) -> D | None:
         """The definition of a name."""
         known = self._known.get(name)
         return known[0] if known else None
 
-    def need(self, name: str) -> Definition:
+    def need(self, name: str) -> D:
         """The definition of a name.
 
         Raises:
@@ -57,7 +89,7 @@ class Registry:
         if found is None:
             names = ", ".join(sorted(n for n in self._known if n != "ask")) or "none yet"
             raise NotFound(
-                f"No workflow is called {name!r}.", advice=f"Defined here: {names}. Run the cell that defines it first."
+                f"No {self._what} is called {name!r}.", advice=f"Defined here: {names}. Run the cell that defines it first."
             )
         return found
 
@@ -73,4 +105,4 @@ def _same_place(old: tuple[str, str], new: tuple[str, str]) -> bool:
     return old[0] == "__main__" or old[1] == new[1] or "<locals>" in old[1] or "<locals>" in new[1]
 
 
-REGISTRY = Registry()
+REGISTRY: Registry[Definition] = Registry()

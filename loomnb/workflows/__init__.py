@@ -1,8 +1,9 @@
 """Workflows as classes: places, transitions, guards; checked when they are defined."""
 
-from loomnb.workflows.base import BaseWorkflow, Callback, QueueResult, RunOptions
+from loomnb.tools import Callback, QueueResult
+from loomnb.workflows.base import BaseWorkflow, RunOptions
 from loomnb.workflows.decorators import TransitionOptions, guard, transition
-from loomnb.workflows.define import definition_of, know, refine, workflow
+from loomnb.workflows.define import WorkflowOptions, definition_of, know, refine, workflow
 from loomnb.workflows.table import WorkflowDefinition
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "RunOptions",
     "TransitionOptions",
     "WorkflowDefinition",
+    "WorkflowOptions",
     "definition_of",
     "guard",
     "know",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NotRequired, TypedDict, TypeVar
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
 
 from loomnb.documents import DocumentStore
 from loomnb.errors import DefinitionError
 from loomnb.present import Graph
 from loomnb.runtime import Definition, Show, current_attempt, definition_graph
+from loomnb.tools import Callback, QueueResult, refuse_in_tool, render
 
 __all__ = ["DEFINITION", "BaseWorkflow", "Callback", "QueueResult", "RunOptions"]
 
@@ -20,13 +24,6 @@ DEFINITION = "__loom_workflow__"
 """Where `@loom.workflow` puts the definition of a class."""
 
 
-class Callback(TypedDict):
-    """Which wait transition of the parent a sub-workflow's end resumes, and what it is told along with it."""
-
-    transition: str
-    metadata: NotRequired[Any]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """Options of starting a sub-workflow; see `BaseWorkflow.run`."""
@@ -34,17 +31,7 @@ class RunOptions:
     callback: Callback | Mapping[str, Any] | None = None
     show: Show = "inline"
     label: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueResult:
-    """A started sub-workflow's id. Awaiting it gives itself."""
-
-    workflow_id: str
-
-    def __await__(self) -> Generator[None, None, QueueResult]:
-        return self
-        yield  # a generator that returns at once
+    config: Any = None
 
 
 class BaseWorkflow(Generic[TArgs]):
@@ -53,7 +40,12 @@ class BaseWorkflow(Generic[TArgs]):
     One instance serves every run: keep nothing of a run on `self`. A transition gets `(state, ctx)`, a wait transition
     `(state, input, ctx)`; trailing parameters may be left out. It returns nothing and writes with the four setters, which
     take effect at once and are dropped together if the transition fails.
+
+    Tools, sub-workflows and services are taken in the constructor, by annotation: `def __init__(self, mail: MailTool)`; a tool
+    or sub-workflow may also be an annotated attribute of the class, `mail: MailTool`.
     """
+
+    __loom_injectable__ = True
 
     @property
     def document_store(self) -> DocumentStore:
@@ -69,6 +61,16 @@ class BaseWorkflow(Generic[TArgs]):
         """
         return definition_graph(_definition(cls))
 
+    def render(self, path: str | os.PathLike[str], data: Mapping[str, Any] | BaseModel | None = None) -> str:
+        """The text of a Jinja2 template file; a relative path starts at the file of this class, in a notebook at the working
+        directory. Values are escaped in `.html` files only; a missing one is empty.
+
+        Raises:
+            NotFound: there is no such file.
+            DefinitionError: the template is wrong; names file and line.
+        """
+        return render(type(self), path, data)
+
     def run(
         self,
         input: Any = None,  # noqa: A002  # the seed's word
@@ -77,6 +79,7 @@ class BaseWorkflow(Generic[TArgs]):
         callback: Callback | Mapping[str, Any] | None = None,
         show: Show = "inline",
         label: str | None = None,
+        config: Any = None,
     ) -> QueueResult:
         """Start this workflow as a sub-workflow of the run at work: `Child().run(input, callback={"transition": "child_done"})`.
 
@@ -91,14 +94,17 @@ class BaseWorkflow(Generic[TArgs]):
             callback: `{"transition": name, "metadata"?: JSON}`.
             show: in the parent's panel: `inline`, as a `link`, or `hidden`.
             label: what people read; default: its title.
+            config: its configuration, judged by its config schema; `ctx.config` in its transitions.
 
         Raises:
-            ArgsInvalid: the arguments do not fit.
+            ArgsInvalid: the arguments or the configuration do not fit.
             Refused: no transition is at work, or the callback names no wait transition of the parent.
             DefinitionError: the class was not decorated.
         """
-        o = options or RunOptions(callback=callback, show=show, label=label)
-        child = current_attempt().start_child(_definition(type(self)), input, callback=o.callback, show=o.show, label=o.label)
+        o = options or RunOptions(callback=callback, show=show, label=label, config=config)
+        child = current_attempt().start_child(
+            _definition(type(self)), input, callback=o.callback, show=o.show, label=o.label, config=o.config
+        )
         return QueueResult(workflow_id=child)
 
     def assign_state(self, partial: Mapping[str, Any] | None = None, /, **values: Any) -> None:
@@ -107,20 +113,24 @@ class BaseWorkflow(Generic[TArgs]):
         Raises:
             NotJson: a value JSON cannot hold.
             OwnershipLost: the transition was stopped.
-            Refused: no transition is at work.
+            Refused: no transition is at work, or a tool is.
         """
+        refuse_in_tool("state")
         current_attempt().assign_state({**(partial if partial is not None else {}), **values} if values else _mapping(partial))
 
     def set_state(self, full: Mapping[str, Any], /) -> None:
         """Replace the state. Raises as `assign_state` does."""
+        refuse_in_tool("state")
         current_attempt().set_state(full)
 
     def assign_result(self, partial: Mapping[str, Any] | None = None, /, **values: Any) -> None:
         """Merge keys into the run's result, shallowly. Raises as `assign_state` does."""
+        refuse_in_tool("result")
         current_attempt().assign_result({**(partial if partial is not None else {}), **values} if values else _mapping(partial))
 
     def set_result(self, full: Any, /) -> None:
         """Replace the run's result; any JSON value. Raises as `assign_state` does."""
+        refuse_in_tool("result")
         current_attempt().set_result(full)
 
 

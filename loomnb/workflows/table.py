@@ -20,6 +20,7 @@ from loomnb.errors import ArgsInvalid, DefinitionError, SchemaValidationError, f
 from loomnb.jsonvalue import dumps, freeze, thaw
 from loomnb.names import humanised
 from loomnb.runtime import END, START, AskContent, Envelope, Move, RunContext, TransitionInput, default_timeout
+from loomnb.tools import container
 from loomnb.workflows.base import BaseWorkflow
 from loomnb.workflows.decorators import GUARD, TRANSITIONS, TransitionOptions
 from loomnb.workflows.widgets import NO_WIDGETS, WorkflowWidgets, workflow_widgets
@@ -32,7 +33,6 @@ class _Transition:
     """A move with what only this room knows of it."""
 
     move: Move
-    method: Callable[..., Any]
     parameters: int
     """Positional parameters the method takes; trailing ones may be left out."""
     schema: Schema | None
@@ -52,6 +52,7 @@ class WorkflowDefinition:
     step_limit: int
     cls: type[BaseWorkflow[Any]]
     schema: Schema | None
+    config_schema: Schema | None
     state_schema: Schema | None
     transitions: Mapping[tuple[str, str], _Transition]
     by_place: Mapping[str, Sequence[Move]]
@@ -94,6 +95,28 @@ class WorkflowDefinition:
             return _read_only(self.schema.parse(stored))
         except ValidationError as exc:
             raise ArgsInvalid("The stored arguments do not fit the schema any more.", fields_from_pydantic(exc)) from exc
+
+    def parse_config(self, raw: Any) -> tuple[Any, Any]:
+        """The configuration to store and the one for `ctx.config`; with a schema its defaults always apply."""
+        if self.config_schema is None:
+            stored = freeze(raw, None, "config")
+            return stored, stored
+        try:
+            parsed = self.config_schema.parse({} if raw is None else raw)
+        except ValidationError as exc:
+            raise ArgsInvalid(
+                f"This configuration does not fit {self.name!r}.", fields_from_pydantic(exc), advice="No run was started."
+            ) from exc
+        return self.config_schema.dump(parsed), _read_only(parsed)
+
+    def load_config(self, stored: Any) -> Any:
+        """The configuration for `ctx.config` of a stored run."""
+        if self.config_schema is None:
+            return stored
+        try:
+            return _read_only(self.config_schema.parse(stored))
+        except ValidationError as exc:
+            raise ArgsInvalid("The stored configuration does not fit the schema any more.", fields_from_pydantic(exc)) from exc
 
     def check_state(self, state: Any) -> Any:
         """The state to store: with a schema what it parses to, so that defaults appear."""
@@ -144,7 +167,8 @@ class WorkflowDefinition:
                 )
             )
         arguments.append(context)
-        return t.method(*arguments[: t.parameters])
+        method = getattr(container().own(self.cls), move.name)
+        return method(*arguments[: t.parameters])
 
 
 def _parsed(schema: Schema, payload: Any, name: str) -> Any:
@@ -214,6 +238,7 @@ def compile_workflow(
     title: str | None,
     description: str | None,
     schema: Any,
+    config_schema: Any,
     state_schema: Any,
     step_limit: int,
     origin: str,
@@ -227,8 +252,7 @@ def compile_workflow(
     where = cls.__qualname__
     if isinstance(step_limit, bool) or not isinstance(step_limit, int) or step_limit < 1:
         raise DefinitionError(f"{where}: step_limit must be a whole number of at least 1, not {step_limit!r}.")
-    instance = cls()
-    found = [_transition(cls, instance, method_name, options) for method_name, options in _marked(cls)]
+    found = [_transition(cls, method_name, options) for method_name, options in _marked(cls)]
     args_schema = Schema(schema, f"{where}.schema") if schema is not None else None
     if args_schema is None:
         args_schema = next((t.schema for t in found if t.move.from_ == START and not t.move.wait and t.schema is not None), None)
@@ -245,6 +269,7 @@ def compile_workflow(
         step_limit=step_limit,
         cls=cls,
         schema=args_schema,
+        config_schema=Schema(config_schema, f"{where}.config_schema") if config_schema is not None else None,
         state_schema=Schema(state_schema, f"{where}.state_schema") if state_schema is not None else None,
         transitions={(t.move.name, t.move.from_): t for t in found},
         by_place=by_place,
@@ -269,20 +294,23 @@ def _noted(cls: type, name: str, note: str) -> Any:
     return next((getattr(vars(b)[name], note) for b in cls.__mro__ if name in vars(b) and hasattr(vars(b)[name], note)), None)
 
 
-def _transition(cls: type, instance: Any, name: str, o: TransitionOptions) -> _Transition:
+def _transition(cls: type, name: str, o: TransitionOptions) -> _Transition:
     where = f"{cls.__qualname__}.{name}"
-    method = getattr(instance, name)
+    # Only to look at: its constructor did not run. The instance that serves the runs is made when the first one moves.
+    blank: Any = object.__new__(cls)
+    method = getattr(blank, name)
     attempts = o.retry_attempts if o.retry_attempts is not None else 0 if o.error_place is not None else -1
     guard_name = _noted(cls, name, GUARD) or ""
     guard = None
     if guard_name:
-        guard_method = getattr(instance, guard_name, None)
+        guard_method = getattr(blank, guard_name, None)
         if not callable(guard_method):
             raise DefinitionError(
                 f"{where}: the guard {guard_name!r} is no method of {cls.__qualname__}.",
                 advice=f"Define `def {guard_name}(self, state): ...`, or correct the name in @loom.guard.",
             )
-        guard = partial(_call_guard, guard_method, _parameters(guard_method, 1, f"{cls.__qualname__}.{guard_name}", "(state)"))
+        parameters = _parameters(guard_method, 1, f"{cls.__qualname__}.{guard_name}", "(state)")
+        guard = partial(_call_guard, cls, guard_name, parameters)
     for value, what in ((o.to, "to"), (o.from_, "from_")):
         if not isinstance(value, str) or not value:
             raise DefinitionError(f"{where}: {what}= must be the name of a place, not {value!r}.")
@@ -314,15 +342,14 @@ def _transition(cls: type, instance: Any, name: str, o: TransitionOptions) -> _T
     )
     return _Transition(
         move=move,
-        method=method,
         parameters=_parameters(method, 3 if o.wait else 2, where, expected),
         schema=Schema(o.schema, f"{where}.schema") if o.schema is not None else None,
         summary=doc.strip().splitlines()[0].rstrip() if doc.strip() else "",
     )
 
 
-def _call_guard(method: Callable[..., Any], parameters: int, state: Any) -> Any:
-    return method(*(state,)[:parameters])
+def _call_guard(cls: type, name: str, parameters: int, state: Any) -> Any:
+    return getattr(container().own(cls), name)(*(state,)[:parameters])
 
 
 def _parameters(method: Callable[..., Any], most: int, where: str, expected: str) -> int:
