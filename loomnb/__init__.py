@@ -30,7 +30,7 @@ _TOOLS = (
     "overrides resolve tool use_tool_interceptor"
 )
 _WORKFLOWS = (
-    "BaseWorkflow RunOptions TransitionOptions WorkflowOptions guard transition workflow"
+    "BaseWorkflow RunOptions StudioAppOptions StudioUiConfig TransitionOptions WorkflowOptions guard transition workflow"
 )
 _PRESENT = "Graph GraphEdge GraphNode"
 _READY = (
@@ -39,8 +39,8 @@ _READY = (
     "SyncRunResult WorkflowArgs WorkflowRunResult WorkflowRunnerOptions WorkflowRunnerSyncOptions"
 )
 _STUDIO = (
-    "AskRun Loom Pending PendingAsk WorkflowRunner answers ask_questions close confirm events pending restore run runs "
-    "snapshot sql start"
+    "App AskRun Loom Pending PendingAsk WorkflowRunner answers ask_questions close confirm events pending restore run runs "
+    "snapshot sql start studio_app"
 )
 
 _WHERE: dict[str, tuple[str, str]] = {

@@ -77,6 +77,7 @@ from loomnb.runtime import Status as Status
 from loomnb.runtime import TransitionInput as TransitionInput
 from loomnb.runtime import WorkflowState as WorkflowState
 from loomnb.store import Relation as Relation
+from loomnb.studio import App as App
 from loomnb.studio import AskRun as AskRun
 from loomnb.studio import Loom as Loom
 from loomnb.studio import Pending as Pending
@@ -95,6 +96,7 @@ from loomnb.studio import runs as runs
 from loomnb.studio import snapshot as snapshot
 from loomnb.studio import sql as sql
 from loomnb.studio import start as start
+from loomnb.studio import studio_app as studio_app
 from loomnb.tools import BaseTool as BaseTool
 from loomnb.tools import Callback as Callback
 from loomnb.tools import FunctionTool as FunctionTool
@@ -111,6 +113,8 @@ from loomnb.tools import tool as tool
 from loomnb.tools import use_tool_interceptor as use_tool_interceptor
 from loomnb.workflows import BaseWorkflow as BaseWorkflow
 from loomnb.workflows import RunOptions as RunOptions
+from loomnb.workflows import StudioAppOptions as StudioAppOptions
+from loomnb.workflows import StudioUiConfig as StudioUiConfig
 from loomnb.workflows import TransitionOptions as TransitionOptions
 from loomnb.workflows import WorkflowOptions as WorkflowOptions
 from loomnb.workflows import guard as guard
@@ -123,6 +127,7 @@ __all__ = [
     "AnswerInvalid",
     "AnswerRefused",
     "Answers",
+    "App",
     "ArgsInvalid",
     "Ask",
     "AskRun",
@@ -190,6 +195,8 @@ __all__ = [
     "StoreBusy",
     "StoreClosed",
     "StoreDamaged",
+    "StudioAppOptions",
+    "StudioUiConfig",
     "SyncRunResult",
     "ToolCallOptions",
     "ToolEnvelope",
@@ -227,6 +234,7 @@ __all__ = [
     "snapshot",
     "sql",
     "start",
+    "studio_app",
     "tool",
     "transition",
     "use_tool_interceptor",

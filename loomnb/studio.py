@@ -22,11 +22,20 @@ from loomnb.errors import Conflict, LoomError, Refused
 from loomnb.ids import SYSTEM, Source
 from loomnb.present import Story
 from loomnb.ready import ASK, Runner, know_ready
-from loomnb.runtime import CURRENT, Face, NoFace, Run, RunEvent, RunRecord, Runtime, Status
+from loomnb.runtime import CURRENT, LOCAL_USER, Face, NoFace, Run, RunEvent, RunRecord, Runtime, Status
 from loomnb.store import MEMORY, Database, Relation, query
-from loomnb.workflows import BaseWorkflow, definition_of
+from loomnb.tools import Provide
+from loomnb.workflows import (
+    BaseWorkflow,
+    StudioApp,
+    StudioAppOptions,
+    StudioUiConfig,
+    definition_of,
+    register_app,
+)
 
 __all__ = [
+    "App",
     "AskRun",
     "Loom",
     "Pending",
@@ -46,6 +55,7 @@ __all__ = [
     "snapshot",
     "sql",
     "start",
+    "studio_app",
 ]
 
 Durability = Literal["sync", "pipelined"]
@@ -248,6 +258,7 @@ class Loom:
         durability: Durability | None = None,
         loop: Literal["thread", "kernel"] = "thread",
         config: Any = None,
+        app: StudioApp | None = None,
     ) -> Run:
         """Start a run and return at once. As a cell's last line it is the live panel.
 
@@ -262,17 +273,20 @@ class Loom:
             durability: default: the store's.
             loop: `kernel` moves it on the notebook's own loop, for async clients that were made in a cell.
             config: its configuration, judged by the workflow's config schema; `ctx.config` in its transitions.
+            app: the app it belongs to, with a workspace of its own: it must list the workflow, whose bodies get the services the
+                app provides.
 
         Raises:
             ArgsInvalid: the arguments or the configuration do not fit; no run was made.
             Conflict: the key's run was started with other arguments or another configuration.
             DefinitionError: the class is no workflow.
             NotFound: no workflow has this name.
+            Refused: the app does not list it.
         """
         if durability is not None:
             _check_durability(durability)
         record = self.runtime.start(
-            definition_of(workflow),
+            definition_of(workflow) if app is None else app.pick(workflow),
             args,
             key=key,
             fresh=fresh,
@@ -282,6 +296,8 @@ class Loom:
             pipelined=None if durability is None else durability == "pipelined",
             loop=loop,
             config=config,
+            services_of=app.name if app is not None and app.provide else "",
+            owner=self.runtime.owner(LOCAL_USER, app.name) if app is not None else None,
         )
         return self._handle(record)
 
@@ -584,6 +600,53 @@ def close() -> None:
 def start(workflow: type[BaseWorkflow[Any]] | str, args: Any = None, **options: Any) -> Run:
     """Start a run in the default store: see `Loom.start`."""
     return default().start(workflow, args, **options)
+
+
+class App(StudioApp):
+    """What `@loom.studio_app` makes of a class. As a cell's last line it lists its workflows and how to start them."""
+
+    def start(self, workflow: type[BaseWorkflow[Any]] | str, args: Any = None, **options: Any) -> Run:
+        """Start one of its workflows in the default store: see `Loom.start`, whose options it takes.
+
+        Raises:
+            Refused: the app does not list it.
+        """
+        return default().start(workflow, args, app=self, **options)
+
+
+def studio_app(
+    *,
+    title: str,
+    app: str | None = None,
+    description: str | None = None,
+    workflows: Sequence[type[BaseWorkflow[Any]]] = (),
+    ui: StudioUiConfig | Mapping[str, Any] | None = None,
+    provide: Provide | None = None,
+) -> Callable[[type], App]:
+    """Make a class an app: workflows a person can start, and the services their runs get.
+
+    The class stands for the app from then on: `HelloApp.start("hello", {...})`; in a cell it shows what it offers.
+
+    Args:
+        title: what people read.
+        app: the identifier; default: the class name in snake case, `…Module` as `…_app`.
+        description: for people; default: the class's docstring.
+        workflows: the classes it offers.
+        ui: what it shows beside them: `{"widgets": [{"widget": name, "options"?: {...}}]}`.
+        provide: class → what stands in for it in the app's runs (an instance, a class to make, or a function that makes one);
+            function tool → a function or tool to call instead. A run of such an app goes on only where the app is defined.
+
+    Raises:
+        DefinitionError: it cannot work, or its name is taken.
+    """
+    options = StudioAppOptions(title=title, app=app, description=description, workflows=workflows, ui=ui, provide=provide or {})
+
+    def define(cls: type) -> App:
+        made = App(cls, options)
+        register_app(made, cls)
+        return made
+
+    return define
 
 
 def run(run_id: str) -> Run:

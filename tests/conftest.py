@@ -14,6 +14,7 @@ from hypothesis import settings
 import loomnb as loom
 from loomnb.runtime import REGISTRY
 from loomnb.tools import INTERCEPTORS, TOOLS
+from loomnb.workflows import APPS
 
 # A slow machine is no failure, and a failing example is found again without a folder of its own.
 settings.register_profile("loomnb", deadline=None, database=None)
@@ -26,7 +27,7 @@ READY = {"ask", "ask_user", "confirm_user", "fan_out", "sequence"}
 @pytest.fixture(autouse=True)
 def _own_definitions() -> Iterator[None]:
     """What a test defines is gone after it, so that two tests may use one name, and no interceptor sees another test's calls."""
-    registries: list[Any] = [REGISTRY, TOOLS, INTERCEPTORS]
+    registries: list[Any] = [REGISTRY, TOOLS, INTERCEPTORS, APPS]
     known = [dict(registry._known) for registry in registries]
     apps = set(REGISTRY.apps)
     yield
