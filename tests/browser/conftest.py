@@ -50,7 +50,7 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def context(chromium: Browser) -> Iterator[BrowserContext]:
     """Shared by a file's notebooks: a context holds the cache, and Lab's scripts are many."""
-    context = chromium.new_context(viewport={"width": 1400, "height": 1000})
+    context = chromium.new_context(viewport={"width": 1400, "height": 1500})
     yield context
     context.close()
 

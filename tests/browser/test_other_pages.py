@@ -75,8 +75,10 @@ def test_a_slow_front_end_gets_the_panel_after_all(notebook) -> None:
 
     nb = notebook([NOTES, "result = await run", "print('got', result)"], prepare=slow)
     nb.run_all()
+    expect(nb.output(0).get_by_role("button", name="Cancel run")).to_be_visible(timeout=10_000)  # the core widgets
 
     shown = panel(nb)
+    assert nb.output(0).get_by_role("button", name="Cancel run").count() == 0
     approve(shown)
     shown.get_by_role("button", name="Publish now").click()
     nb.wait_text(2, f"got {RESULT}")
