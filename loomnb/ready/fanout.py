@@ -16,7 +16,10 @@ __all__ = ["FanOutWorkflow"]
 class _FanOut(WorkflowDefinition):
     """`fan_out`: its bodies only count and start children, so a thousand callbacks need not wait for a thousand commits."""
 
-    runs_ahead = True
+    @property
+    def runs_ahead(self) -> bool:
+        """Yes."""
+        return True
 
 
 @refine(_FanOut)

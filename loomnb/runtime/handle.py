@@ -120,6 +120,7 @@ class Run:
         self.record = record  # these two are for faces, which show and move the run
         self.runtime = runtime
         self._face = face
+        self._look_below_at = 0.0
 
     # -- where it stands --------------------------------------------------------------------------
 
@@ -482,6 +483,10 @@ class Run:
 
     def _ask_below(self) -> None:
         """Raise when nothing below this run can move without a person, and nobody can answer here."""
+        now = time.monotonic()
+        if now < self._look_below_at:
+            return  # it looks at every live run: not at each piece of news, of which a thousand children make many
+        self._look_below_at = now + _TICK
         below = self.runtime.below(self.record)
         if any(self.runtime.is_moving(r) for r in (self.record, *below)):
             return

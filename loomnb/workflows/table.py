@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -58,7 +58,11 @@ class WorkflowDefinition:
     by_place: Mapping[str, Sequence[Move]]
     widgets: WorkflowWidgets = NO_WIDGETS
     rests_at_start: bool = False
-    runs_ahead: ClassVar[bool] = False
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Not by itself: a body may do anything."""
+        return False
 
     @property
     def places(self) -> Sequence[str]:

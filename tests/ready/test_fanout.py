@@ -37,8 +37,8 @@ def _children() -> None:
         async def go(self) -> None: ...
 
         @loom.transition(from_="asking", to="end", wait=True)
-        async def answered(self, state: Mapping[str, Any], input: loom.TransitionInput[Any, None]) -> None:
-            self.set_result(input.data)
+        async def answered(self, state: Mapping[str, Any], given: loom.TransitionInput[Any, None]) -> None:
+            self.set_result(given.data)
 
     OPEN.clear()
 
@@ -136,8 +136,8 @@ def test_an_unknown_name_fails_the_run_before_any_child_exists(session: loom.Loo
             loom.FanOutWorkflow().run({"items": items}, callback={"transition": "done"})
 
         @loom.transition(from_="waiting", to="end", wait=True)
-        async def done(self, state: Mapping[str, Any], input: loom.TransitionInput[Any, None]) -> None:
-            self.set_result({"failed": input.has_error, "why": input.error_message, "data": input.data})
+        async def done(self, state: Mapping[str, Any], given: loom.TransitionInput[Any, None]) -> None:
+            self.set_result({"failed": given.has_error, "why": given.error_message, "data": given.data})
 
     result = session.start(ParentWorkflow).wait(10)
 
@@ -217,10 +217,10 @@ def test_a_parent_gets_the_result_of_three_named_children(session: loom.Loom) ->
             loom.FanOutWorkflow().run({"items": items}, callback={"transition": "done"})
 
         @loom.transition(from_="waiting", to="end", wait=True, schema=loom.FanOutResult)
-        async def done(self, state: Mapping[str, Any], input: loom.TransitionInput[loom.FanOutResult, None]) -> None:
-            assert not input.data.has_errors
-            assert isinstance(input.data.results, dict)
-            for name, outcome in input.data.results.items():
+        async def done(self, state: Mapping[str, Any], given: loom.TransitionInput[loom.FanOutResult, None]) -> None:
+            assert not given.data.has_errors
+            assert isinstance(given.data.results, dict)
+            for name, outcome in given.data.results.items():
                 self.document_store.save(loom.MessageDocument(role=name, text=str(outcome.data)))
 
     run = session.start(ExampleWorkflow)

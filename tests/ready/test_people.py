@@ -126,8 +126,8 @@ def test_a_parent_proceeds_or_aborts(session: loom.Loom, button: str, text: str)
             loom.ConfirmUserWorkflow().run({"markdown": "…"}, callback={"transition": "decided"})
 
         @loom.transition(from_="waiting", to="end", wait=True)
-        async def decided(self, state: Mapping[str, Any], input: loom.TransitionInput[Any, None]) -> None:
-            self.set_result("proceeds" if input.data["confirmed"] else "aborts")
+        async def decided(self, state: Mapping[str, Any], given: loom.TransitionInput[Any, None]) -> None:
+            self.set_result("proceeds" if given.data["confirmed"] else "aborts")
 
     run = session.start(ConfirmContentWorkflow)
     at_rest(run)

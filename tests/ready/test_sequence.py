@@ -38,8 +38,8 @@ def _children() -> None:
         async def go(self) -> None: ...
 
         @loom.transition(from_="asking", to="end", wait=True)
-        async def answered(self, state: Mapping[str, Any], input: loom.TransitionInput[Any, None]) -> None:
-            self.set_result(input.data)
+        async def answered(self, state: Mapping[str, Any], given: loom.TransitionInput[Any, None]) -> None:
+            self.set_result(given.data)
 
 
 def started(session: loom.Loom, items: Any, **more: Any) -> loom.Run:

@@ -38,8 +38,8 @@ def _children() -> None:
         async def go(self) -> None: ...
 
         @loom.transition(from_="asking", to="end", wait=True)
-        async def answered(self, state: State, input: Input) -> None:
-            self.set_result(input.data)
+        async def answered(self, state: State, given: Input) -> None:
+            self.set_result(given.data)
 
 
 def named(name: str) -> loom.BaseWorkflow[Any]:
@@ -61,11 +61,15 @@ def parent_of(child: str, **options: Any) -> type[loom.BaseWorkflow[Any]]:
             named(child).run(ctx.args, **{"callback": {"transition": "told"}, **options})
 
         @loom.transition(from_="waiting", to="end", wait=True)
-        async def told(self, state: State, input: Input) -> None:
+        async def told(self, state: State, given: Input) -> None:
             self.set_result(
                 {
-                    **{"id": input.workflow_id, "status": input.status, "failed": input.has_error},
-                    **{"why": input.error_message, "data": input.data, "meta": input.meta},
+                    "id": given.workflow_id,
+                    "status": given.status,
+                    "failed": given.has_error,
+                    "why": given.error_message,
+                    "data": given.data,
+                    "meta": given.meta,
                 }
             )
 
@@ -89,8 +93,8 @@ def test_a_callback_waits_until_its_parent_is_at_a_place_that_takes_it(session: 
         async def another(self) -> None: ...
 
         @loom.transition(from_="three", to="end", wait=True)
-        async def told(self, state: State, input: Input) -> None:
-            self.set_result(input.data)
+        async def told(self, state: State, given: Input) -> None:
+            self.set_result(given.data)
 
     run = session.start(BusyWorkflow)
 
@@ -106,8 +110,12 @@ def test_a_callback_brings_the_metadata_the_child_and_its_result(session: loom.L
     told = run.wait(10)
 
     assert told == {
-        **{"id": run.children[0].id, "status": "completed", "failed": False, "why": None},
-        **{"data": {"said": 7}, "meta": {"tag": "T"}},
+        "id": run.children[0].id,
+        "status": "completed",
+        "failed": False,
+        "why": None,
+        "data": {"said": 7},
+        "meta": {"tag": "T"},
     }
 
 
@@ -170,11 +178,9 @@ def test_going_back_through_retry_target_starts_a_new_child(session: loom.Loom) 
             named("fail" if state["launches"] == 0 else "echo").run({"say": "ok"}, callback={"transition": "told"})
             self.assign_state(launches=state["launches"] + 1)
 
-        @loom.transition(
-            from_="waiting", to="end", wait=True, retry_attempts=2, retry_delay=1, retry_target="launching"
-        )
-        async def told(self, state: State, input: Input) -> None:
-            self.set_result({"launches": state["launches"], "data": input.data})
+        @loom.transition(from_="waiting", to="end", wait=True, retry_attempts=2, retry_delay=1, retry_target="launching")
+        async def told(self, state: State, given: Input) -> None:
+            self.set_result({"launches": state["launches"], "data": given.data})
 
     run = session.start(StubbornWorkflow)
 
@@ -230,9 +236,9 @@ def test_each_callback_starts_the_next_child(session: loom.Loom) -> None:
             self._launch("inline")
 
         @loom.transition(from_="waiting", to="waiting", wait=True)
-        async def told(self, state: State, input: Input) -> None:
-            self.document_store.save(loom.MessageDocument(role="assistant", text=f"{input.meta['mode']} done"))
-            following = {"inline": "link", "link": "hidden"}.get(input.meta["mode"])
+        async def told(self, state: State, given: Input) -> None:
+            self.document_store.save(loom.MessageDocument(role="assistant", text=f"{given.meta['mode']} done"))
+            following = {"inline": "link", "link": "hidden"}.get(given.meta["mode"])
             self.assign_state(over=following is None)
             if following is not None:
                 self._launch(following)
@@ -342,12 +348,12 @@ def test_children_start_in_call_order_and_callbacks_come_one_at_a_time(session: 
                 named("echo").run({"say": n}, callback={"transition": "told"}, show="hidden")
 
         @loom.transition(from_="waiting", to="waiting", wait=True)
-        async def told(self, state: State, input: Input) -> None:
+        async def told(self, state: State, given: Input) -> None:
             nonlocal inside
             inside += 1
             assert inside == 1
             await asyncio.sleep(0)
-            self.assign_state(told=[*state["told"], input.data["said"]])
+            self.assign_state(told=[*state["told"], given.data["said"]])
             inside -= 1
 
         @loom.transition(from_="waiting", to="end")
