@@ -63,6 +63,7 @@ def run_transition(
     documents: Sequence[DocumentEntity] = (),
     retry_count: int = 0,
     source: Source | None = None,
+    config: Any = None,
 ) -> TransitionOutcome:
     """Perform one transition and give what it wrote. Nothing is stored, no guard is asked and nothing follows.
 
@@ -78,16 +79,20 @@ def run_transition(
         documents: documents the run has.
         retry_count: what `ctx.execution.retry_count` says.
         source: ids and clock; default: still ones.
+        config: the run's configuration, judged as at a start.
+
+    What stands around it in `loom.overrides({...})` holds for it.
 
     Raises:
         Exception: whatever the body raises, unchanged; and what the run loop would fail the transition with.
-        ArgsInvalid, AnswerInvalid: the args or the input do not fit.
+        ArgsInvalid, AnswerInvalid: the args, the configuration or the input do not fit.
         Refused: there is no such transition.
     """
     know_ready()
     definition = definition_of(workflow)
     move = _move(definition, method, from_)
     stored, loaded = definition.parse_args(args)
+    stored_config, loaded_config = definition.parse_config(config)
     source = source or StillSource()
     record = RunRecord(
         id=source.new_id("run"),
@@ -95,6 +100,8 @@ def run_transition(
         source=source,
         args=stored,
         loaded_args=loaded,
+        config=stored_config,
+        loaded_config=loaded_config,
         title=definition.title,
         workspace_id="test",
         place=move.from_,
