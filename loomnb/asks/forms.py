@@ -8,6 +8,7 @@ and the schema says what is wrong with it, at the field: "items.0.name".
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -126,7 +127,7 @@ class Schema:
 
     def dump(self, parsed: Any, was: Any = None) -> Any:
         """The JSON of a parsed value, frozen; `was` as for `freeze`."""
-        return freeze(self._adapter.dump_python(parsed, mode="json"), was)
+        return freeze(self._adapter.dump_python(parsed, mode="json", by_alias=True), was)
 
     def json_schema(self) -> dict[str, Any]:
         """Its JSON Schema, input side: what has a default is not required."""
@@ -205,7 +206,8 @@ class _Reader:
         if kind == "choice":
             nullable = nullable or None in (values or [])
             choices = [Choice(value=v, label=_label(v)) for v in values or [] if v is not None]
-        drawn = {key: outer.get(key, schema.get(key)) for key in _DRAWN if outer.get(key, schema.get(key)) is not None}
+        said: dict[str, Any] = {**schema, **outer}
+        drawn = {key: said[key] for key in _DRAWN if said.get(key) is not None}
         if drawn.get("widget") not in _WIDGETS:
             drawn.pop("widget", None)
         return Field(
@@ -354,11 +356,11 @@ def _typed(field: Field, value: Any) -> Any:
                 number = int(text) if field.kind == "integer" else float(text)
             except ValueError:
                 raise ValueError("not a whole number" if field.kind == "integer" else "not a number") from None
-            if number != number or number in (float("inf"), float("-inf")):
+            if not math.isfinite(number):
                 raise ValueError("not a number")
             return number
         case "choice":
-            return next((c.value for c in field.choices if c.value == value or c.label == value or str(c.value) == value), value)
+            return next((c.value for c in field.choices if value in (c.value, c.label, str(c.value))), value)
         case _:
             return value
 

@@ -207,6 +207,10 @@ class RunRecord:
         context.run(APP.set, self.services_of)
         return context
 
+    def __post_init__(self) -> None:
+        self.known_since = self.source.monotonic()
+        """When this process came to know the run, on the monotonic clock."""
+
     # -- telling others ---------------------------------------------------------------------------
 
     def log(self, text: str) -> None:

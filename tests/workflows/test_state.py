@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import loomnb as loom
 from tests.helpers import at_rest
@@ -439,3 +440,30 @@ def test_every_move_has_an_idempotency_key_of_its_own(session: loom.Loom) -> Non
 
     assert len(set(keys)) == 4
     assert all(keys)
+
+
+def test_args_of_a_model_with_aliases_are_read_again_after_a_restart(tmp_path: Path) -> None:
+    """What is stored must be what the schema itself reads."""
+
+    class Args(BaseModel):
+        start_at: int = Field(alias="startAt")
+
+    @loom.workflow(name="aliased", schema=Args)
+    class AliasedWorkflow(loom.BaseWorkflow[Args]):
+        @loom.transition(to="asked")
+        def begin(self, state: object) -> None: ...
+
+        @loom.transition(from_="asked", to="end", wait=True)
+        def go(self, state: object, input: object, ctx: loom.RunContext[Args]) -> None:
+            self.set_result({"at": ctx.args.start_at})
+
+    path = tmp_path / "aliases.duckdb"
+    run = loom.open(path).start(AliasedWorkflow, {"startAt": 7})
+    at_rest(run)
+    loom.close()
+
+    again = loom.open(path).run(run.id)
+    again.answer("go", None)
+
+    assert again.wait() == {"at": 7}
+    loom.close()

@@ -66,6 +66,10 @@ def head_view(record: RunRecord) -> dict[str, Any]:
 
 
 def _progress(record: RunRecord) -> dict[str, Any] | None:
+    told = record.view.progress
+    if told is not None and record.view.status not in FINISHED:
+        since = record.source.monotonic() - record.known_since
+        return {"text": str(told), "since": round(since, 1), "fraction": told.done / told.total if told.total else None}
     attempt = record.attempt
     seconds = record.source.monotonic() - record.attempt_started
     if attempt is None or seconds < 1:
