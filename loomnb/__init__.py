@@ -22,7 +22,7 @@ _ASKS = (
 )
 _DOCUMENTS = (
     "DocumentEntity DocumentOptions DocumentSaveOptions DocumentStore ErrorDocument LinkDocument MarkdownDocument "
-    "MessageDocument PlainDocument WidgetRef document"
+    "MessageDocument PlainDocument StaticDocumentMeta WidgetRef document"
 )
 _RUNTIME = "Event Failure HistoryEntry Progress Run RunContext RunEvent RunView Status TransitionInput WorkflowState"
 _TOOLS = (

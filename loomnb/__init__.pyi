@@ -19,6 +19,7 @@ from loomnb.documents import LinkDocument as LinkDocument
 from loomnb.documents import MarkdownDocument as MarkdownDocument
 from loomnb.documents import MessageDocument as MessageDocument
 from loomnb.documents import PlainDocument as PlainDocument
+from loomnb.documents import StaticDocumentMeta as StaticDocumentMeta
 from loomnb.documents import WidgetRef as WidgetRef
 from loomnb.documents import document as document
 from loomnb.errors import AnswerInvalid as AnswerInvalid
@@ -191,6 +192,7 @@ __all__ = [
     "SequenceWorkflow",
     "ServerTool",
     "StatelessRunResult",
+    "StaticDocumentMeta",
     "Status",
     "StoreBusy",
     "StoreClosed",

@@ -22,7 +22,16 @@ from loomnb.asks.schemas import (
 )
 from loomnb.errors import AnswerInvalid, ArgsInvalid, fields_from_pydantic
 
-__all__ = ["Answers", "Ask", "AskKind", "AskWidget", "accept_confirmation", "accept_questions", "check_confirmation", "check_questions"]
+__all__ = [
+    "Answers",
+    "Ask",
+    "AskKind",
+    "AskWidget",
+    "accept_confirmation",
+    "accept_questions",
+    "check_confirmation",
+    "check_questions",
+]
 
 AskKind = Literal["button", "form", "questions", "confirm"]
 
@@ -109,7 +118,7 @@ class Answers(Sequence[dict[str, Any]]):
     def __getitem__(self, key: int) -> dict[str, Any]: ...
     @overload
     def __getitem__(self, key: slice) -> list[dict[str, Any]]: ...
-    def __getitem__(self, key: str | int | slice) -> Any:
+    def __getitem__(self, key: str | int | slice) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # as above
         if not isinstance(key, str):
             return self._items[key]
         for item in self._items:

@@ -91,7 +91,8 @@ def ui_of(cls: type, adapter: TypeAdapter[Any], reading: Reading, meta: Mapping[
         ui["options"] = widget.options.model_dump(mode="json", exclude_defaults=True)
     if meta.get("mimeType"):
         ui["mimeType"] = meta["mimeType"]
-    return freeze(ui)
+    frozen: Mapping[str, Any] = freeze(ui)
+    return frozen
 
 
 def _when(widget: Widget) -> list[tuple[str, str]]:

@@ -314,21 +314,21 @@ def _spelled(exc: ValidationError, spec: type[Spec], source: _Source, path: Path
             parent = here[:-1] if source.is_file and here[:-1] in source.values else widget if source.is_file else here[:-1]
             yield f"{source.at(parent)}: missing key {loc[-1]!r}"
         else:
-            message = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
+            message = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ").removeprefix("'', ")
             yield f"{source.at(here)}: expected {message}, got {_short(error['input'])}"
 
 
 def _keys_at(spec: type[Spec], loc: Path_) -> list[str]:
     """The keys known where an unknown one stands."""
-    kind: Any = spec
+    kind: type[Spec] = spec
     for part in loc:
         if isinstance(part, int):
             continue
-        found = next((f for n, f in kind.model_fields.items() if part in (n, f.alias)), None) if kind is not None else None
+        found = next((f for n, f in kind.model_fields.items() if part in (n, f.alias)), None)
         if found is None:
             continue  # the name of a field in `properties`: what it maps to was found already
         kind = _model_in(found.annotation) or kind
-    return list(kind.keys())
+    return kind.keys()
 
 
 def _model_in(annotation: Any) -> type[Spec] | None:

@@ -101,6 +101,12 @@ def problems(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[s
     return [line.strip() for line in caught.value.message.splitlines()[1:]]
 
 
+WIDGETS = (
+    "form, prompt-input, button, button-full-w, text-prompt, confirm-prompt, choices, "
+    "message, markdown, plain, error, link, debug"
+)
+FIELDS = "'text', 'textarea', 'select', 'radio', 'checkbox', 'switch', 'slider', 'code-view' or 'markdown-view'"
+TOP_KEYS = "'widget', 'enabledWhen', 'showWhen', 'options', 'type', 'title', 'description' or 'tags'"
 BUTTON_KEYS = "expected 'transition', 'label', 'variant' or 'props'"
 WRONG = [
     ("widget: button\noptions:\n  transition: go\n  lable: Go\n",
@@ -108,18 +114,15 @@ WRONG = [
     ("widget: button\noptions:\n  label: Go\n", ["ui.yaml:3:3: missing key 'transition'"]),
     ("widget: button\n", ["ui.yaml:1:1: missing key 'transition'"]),
     ("widgets:\n  - widget: buton\n",
-     ["ui.yaml:2:13: there is no widget 'buton'; expected one of form, prompt-input, button, button-full-w, text-prompt, "
-      "confirm-prompt, choices, message, markdown, plain, error, link, debug (did you mean 'button'?)"]),
+     [f"ui.yaml:2:13: there is no widget 'buton'; expected one of {WIDGETS} (did you mean 'button'?)"]),
     ("widget: form\noptions:\n  properties:\n    text:\n      rows: many\n",
      ["ui.yaml:5:13: expected a valid integer, got 'many'"]),
     ("widget: form\noptions:\n  properties:\n    text:\n      widget: slide\n",
-     ["ui.yaml:5:15: expected '', 'text', 'textarea', 'select', 'radio', 'checkbox', 'switch', 'slider', 'code-view' or "
-      "'markdown-view', got 'slide'"]),
+     [f"ui.yaml:5:15: expected {FIELDS}, got 'slide'"]),
     ("widget: form\noptions:\n  actions:\n    - type: buton\n",
      ["ui.yaml:4:7: missing key 'transition'", "ui.yaml:4:13: expected 'button' or 'button-full-w', got 'buton'"]),
     ("widget: button\nshowIf: [a]\noptions: {transition: go}\n",
-     ["ui.yaml:2:1: unknown key 'showIf'; expected 'widget', 'enabledWhen', 'showWhen', 'options', 'type', 'title', "
-      "'description' or 'tags'"]),
+     [f"ui.yaml:2:1: unknown key 'showIf'; expected {TOP_KEYS}"]),
     ("ui:\n  widgets: []\n  extra: 1\n", ["ui.yaml:3:3: unknown key 'extra'; expected 'widgets'"]),
     ("ui: nothing\n", ["ui.yaml:1:5: expected a mapping with 'widgets', got 'nothing'"]),
     ("widgets: {a: 1}\n", ["ui.yaml:1:10: expected a list of widgets, got {'a': 1}"]),
@@ -217,9 +220,9 @@ def test_the_decorator_wins_over_the_file(tmp_path: Path) -> None:
     ("widget", "told"),
     [
         ({"widget": "form", "options": {"order": ["txet"]}},
-         "widget.options.order[0]: there is no field 'txet'; the schema has 'title', 'text', 'tone' or 'items' (did you mean 'text'?)"),
+         "order[0]: there is no field 'txet'; the schema has 'title', 'text', 'tone' or 'items' (did you mean 'text'?)"),
         ({"widget": "form", "options": {"properties": {"nope": {}}}}, "widget.options.properties.nope: there is no field 'nope'"),
-        ({"widget": "form", "options": {"properties": {"text": {"items": {}}}}}, "widget.options.properties.text.items: 'text' is no list"),
+        ({"widget": "form", "options": {"properties": {"text": {"items": {}}}}}, "properties.text.items: 'text' is no list"),
         ({"widget": "button", "options": {"transition": "x"}}, "widget.widget: a document cannot be a 'button'"),
         ({"widget": "markdown"}, "widget.widget: the widget 'markdown' shows 'markdown', which NotesDocument lacks"),
         ({"widget": "form", "showWhen": ["a"]}, "widget.showWhen: a document has no showWhen; use meta={'hideAtPlaces': […]}"),

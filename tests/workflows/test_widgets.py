@@ -7,12 +7,12 @@ from typing import Any
 
 import pydantic
 import pytest
-
-import loomnb as loom
-from loomnb.errors import AnswerInvalid, AnswerRefused, DefinitionError
 from loomnb_widgets.answers import document_payload_of
 from loomnb_widgets.feed import Feed
 from loomnb_widgets.views import head_view
+
+import loomnb as loom
+from loomnb.errors import AnswerInvalid, AnswerRefused, DefinitionError
 from tests.helpers import at_rest, status_is
 
 

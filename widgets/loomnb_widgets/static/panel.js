@@ -177,10 +177,22 @@ function render({ model, el, signal, isNested = false }) {
     if (message?.type === "refused") pieces().forEach((piece) => piece.refused(message));
   }
 
+  /** A document that is replaced takes the focus of its "Answer sent" along: keep it on the panel. */
+  function parkFocus() {
+    const active = document.activeElement;
+    if (!docs.node.contains(active) || !active.matches(".loom-sent")) return;
+    isParked = true;
+    root.focus({ preventScroll: true });
+  }
+
   function onState(m) {
     const isOurs = pulse.isOurs(m.ack);
     if (isOurs) synced = true;
-    if (m.docs?.length) docs.upsert(m.docs), m.head || standDocs();
+    if (m.docs?.length) {
+      parkFocus();
+      docs.upsert(m.docs);
+      if (!m.head) standDocs();
+    }
     if (synced && typeof m.stamp === "number") stamp = Math.max(stamp, m.stamp);
     const fits = typeof m.log === "string" ? log.place(m.log_from ?? log.end(), m.log, isOurs) : true;
     if (typeof m.warn === "string") showText(warn, m.warn);
