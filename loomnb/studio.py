@@ -77,6 +77,10 @@ class NotebookFace(Face, Protocol):
         """Show a paged table; False where nothing can be shown."""
         ...
 
+    def show_app(self, app: App) -> bool:
+        """Show an app as its launcher; False where nothing can be shown."""
+        ...
+
     def names(self) -> Mapping[str, Any]:
         """The notebook's variables."""
         ...
@@ -612,6 +616,13 @@ class App(StudioApp):
             Refused: the app does not list it.
         """
         return default().start(workflow, args, app=self, **options)
+
+    def _ipython_display_(self) -> None:
+        face = notebook_face()
+        if face is not None:
+            default()  # a launcher starts runs: its store is opened now, and an error of it told here
+        if face is None or not face.show_app(self):
+            raise NotImplementedError  # IPython then takes the static forms
 
 
 def studio_app(

@@ -32,7 +32,7 @@ class _Content(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
-@document()
+@document(widget={"widget": "text-prompt", "options": {"transition": "user_answered"}})
 class AskUserDocument(_Content):
     """A question to be answered in free words, later with its answer."""
 
@@ -40,7 +40,7 @@ class AskUserDocument(_Content):
     answer: str | None = None
 
 
-@document()
+@document(widget={"widget": "choices", "options": {"transition": "user_answered"}})
 class AskUserOptionsDocument(_Content):
     """A question with options, later with its answer."""
 
@@ -50,7 +50,7 @@ class AskUserOptionsDocument(_Content):
     answer: str | None = None
 
 
-@document()
+@document(widget={"widget": "confirm-prompt", "options": {"transition": "user_answered"}})
 class AskUserConfirmDocument(_Content):
     """A question to be answered yes or no, later with its answer."""
 
@@ -58,7 +58,18 @@ class AskUserConfirmDocument(_Content):
     answer: str | None = None
 
 
-@document()
+@document(
+    widget={
+        "widget": "form",
+        "options": {
+            "properties": {"markdown": {"widget": "markdown-view"}, "confirmed": {"hidden": True}},
+            "actions": [
+                {"transition": "user_confirmed", "label": "Confirm"},
+                {"transition": "user_denied", "label": "Deny", "variant": "outline"},
+            ],
+        },
+    }
+)
 class ConfirmUserDocument(_Content):
     """What is to be confirmed, in Markdown, later with the verdict."""
 

@@ -110,6 +110,10 @@ class StudioApp:
         return "\n".join(lines) if self._names else f"{lines[0]}\n  It has no workflows."
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return self.static_bundle()
+
+    def static_bundle(self) -> dict[str, str]:
+        """What a page tells of it, as text, HTML and Markdown."""
         return {"text/plain": repr(self), "text/html": self._html(), "text/markdown": self._markdown()}
 
     def _html(self) -> str:

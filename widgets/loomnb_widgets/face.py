@@ -13,10 +13,11 @@ from IPython.display import display
 
 from loomnb.runtime import FINISHED, Run, Status
 from loomnb.store import Relation
-from loomnb.studio import Loom, Pending
+from loomnb.studio import App, Loom, Pending
 from loomnb_widgets import capture
 from loomnb_widgets.bridge import Lane, nobody_at_all, under_voila
 from loomnb_widgets.explorer import RelationTable
+from loomnb_widgets.launcher import Launcher
 from loomnb_widgets.panel import HELLO_WITHIN, Panel
 
 __all__ = ["NotebookFace", "face"]
@@ -101,6 +102,13 @@ class NotebookFace:
             return False
         table = RelationTable(relation, self.lane(), sessions[0].runtime.workers)
         display(table.bundle(), raw=True)
+        return True
+
+    def show_app(self, app: App) -> bool:
+        """Show an app as its launcher."""
+        if getattr(get_ipython(), "kernel", None) is None:
+            return False
+        display(Launcher(app, self.lane()).bundle(), raw=True)
         return True
 
     def is_shown(self, run: Run) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from loomnb.errors import LoomError
 from loomnb.runtime import RunRecord, Runtime, run_graph
 from loomnb_widgets.answers import document_payload_of
-from loomnb_widgets.views import answer_view, document_view, head_view, refusal, status_text
+from loomnb_widgets.views import answer_view, document_view, head_view, link_of, refusal
 
 __all__ = ["Feed"]
 
@@ -30,14 +30,24 @@ class Feed:
         runtime: moves it.
         say: sends a message to every view, from any thread.
         pushed: called on the run's loop after each push, with whether the head changed.
+        nested: whether its view stands inside another's, so that its messages carry the run's id.
     """
 
-    def __init__(self, record: RunRecord, runtime: Runtime, say: Say, pushed: Callable[[bool], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        record: RunRecord,
+        runtime: Runtime,
+        say: Say,
+        pushed: Callable[[bool], None] = lambda _: None,
+        *,
+        nested: bool = False,
+    ) -> None:
         self.record = record
         self.head = head_view(record)
         self._runtime = runtime
         self._say = say
         self._pushed = pushed
+        self._nested = nested
         self._head_rev = 1
         self._sent_stamp = 0
         self._sent_log = 0
@@ -84,7 +94,7 @@ class Feed:
             )
             if child is None:
                 return  # not a child of this run: nothing it may say anything about
-            feed = self._children.setdefault(child.id, Feed(child, self._runtime, self._say))
+            feed = self._children.setdefault(child.id, Feed(child, self._runtime, self._say, nested=True))
             feed.open()
         feed.receive(content)
 
@@ -113,8 +123,8 @@ class Feed:
     # -- to the view ------------------------------------------------------------------------------
 
     def say(self, message: dict[str, Any]) -> None:
-        """Send a message about this run; a sub-workflow's carries its id."""
-        self._say({**message, "run": self.record.id} if self.record.parent_id is not None else message)
+        """Send a message about this run; one that is shown inside another carries its id."""
+        self._say({**message, "run": self.record.id} if self._nested else message)
 
     def warn(self, text: str) -> None:
         """Show a line above everything; empty takes it away."""
@@ -178,9 +188,7 @@ class Feed:
         content = entity.content
         child = self._runtime.record(content["workflowId"])
         self._watch(child, entity)
-        link = {"run_id": child.id, "label": content.get("label") or child.title, "embed": bool(content.get("embed"))}
-        link |= {"expanded": bool(content.get("expanded")), "status": child.view.status.value, "status_text": status_text(child)}
-        return {"kind": "link", "title": link["label"], "link": link}
+        return link_of(child, content.get("label"), embed=bool(content.get("embed")), expanded=bool(content.get("expanded")))
 
     def _watch(self, child: RunRecord, entity: Any) -> None:
         """A link shows how its run stands: when that changes, the document counts as changed."""

@@ -22,7 +22,17 @@ from loomnb.ready import ASK
 from loomnb.runtime import FINISHED, RunRecord, Status
 from loomnb_widgets.answers import active_documents, document_ask, hidden_documents
 
-__all__ = ["answer_view", "ask_view", "document_view", "field_view", "head_view", "refusal", "status_text"]
+__all__ = [
+    "answer_view",
+    "ask_view",
+    "document_view",
+    "field_view",
+    "head_view",
+    "link_of",
+    "link_view",
+    "refusal",
+    "status_text",
+]
 
 _RESULT_SHOWN = 20_000  # it travels with the head, which is to stay small
 
@@ -161,6 +171,18 @@ def document_view(entity: Any, stamp: int) -> dict[str, Any]:
         "role": entity.content.get("role", "") if kind == "message" else "",
         "html": document_html(entity),
     }
+
+
+def link_of(record: RunRecord, label: str | None = None, *, embed: bool = True, expanded: bool = True) -> dict[str, Any]:
+    """A card that leads to a run, and how that stands."""
+    link: dict[str, Any] = {"run_id": record.id, "label": label or record.title, "embed": embed, "expanded": expanded}
+    link |= {"status": record.view.status.value, "status_text": status_text(record)}
+    return {"kind": "link", "title": link["label"], "link": link}
+
+
+def link_view(record: RunRecord, *, index: int, stamp: int) -> dict[str, Any]:
+    """Such a card as a document of its own."""
+    return {"index": index, "stamp": stamp, "name": "link", "role": "", "html": "", **link_of(record)}
 
 
 def answer_view(number: int, answered: tuple[int, int, Ask, Any]) -> dict[str, Any]:
