@@ -98,10 +98,8 @@ user_ask_questions_schema: TypeAdapter[list[Question]] = TypeAdapter(Annotated[l
 
 
 def _which(item: Any) -> str | None:
-    if isinstance(item, Mapping):
-        flag = item.get("isSkipped", item.get("is_skipped"))
-    else:
-        flag = getattr(item, "is_skipped", None)
+    is_mapping = isinstance(item, Mapping)
+    flag = item.get("isSkipped", item.get("is_skipped")) if is_mapping else getattr(item, "is_skipped", None)
     # By identity: a plain discriminator takes 1 for True, and nothing is coerced here.
     return "skipped" if flag is True else "answered" if flag is False else None
 

@@ -123,7 +123,7 @@ def test_what_pydantic_cannot_take_is_refused_by_name() -> None:
     class Strange:
         pass
 
-    with pytest.raises(DefinitionError, match="Flow.ask"):
+    with pytest.raises(DefinitionError, match=r"Flow\.ask"):
         Schema(Strange, "Flow.ask")
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from loomnb_widgets.assets import panel_module, panel_sheet
 
 if TYPE_CHECKING:

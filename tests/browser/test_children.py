@@ -73,4 +73,6 @@ def test_the_graph_is_drawn_when_it_is_opened_and_follows_the_run(notebook: Call
     nb.run_cell(1)
     nb.wait_text(0, "canceled")
 
-    nb.page.wait_for_function("old => { const svg = document.querySelector('.loom-graph svg'); return svg && svg.outerHTML !== old; }", arg=before)
+    nb.page.wait_for_function(
+        "old => { const svg = document.querySelector('.loom-graph svg'); return svg && svg.outerHTML !== old; }", arg=before
+    )

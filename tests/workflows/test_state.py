@@ -454,7 +454,7 @@ def test_args_of_a_model_with_aliases_are_read_again_after_a_restart(tmp_path: P
         def begin(self, state: object) -> None: ...
 
         @loom.transition(from_="asked", to="end", wait=True)
-        def go(self, state: object, input: object, ctx: loom.RunContext[Args]) -> None:
+        def go(self, state: object, given: object, ctx: loom.RunContext[Args]) -> None:
             self.set_result({"at": ctx.args.start_at})
 
     path = tmp_path / "aliases.duckdb"
