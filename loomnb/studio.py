@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
 # Before atexit.register below: DuckDB registers an exit hook of its own on import, which interrupts every connection; exit
 # hooks run last in, first out, so ours has to come after it to close in order.
-import duckdb  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import duckdb
 
 from loomnb.asks import NOTHING, Answers, Ask, Confirmation, Script, check_confirmation, check_questions, read_answers
 from loomnb.errors import Conflict, LoomError, Refused
@@ -23,7 +23,7 @@ from loomnb.ids import SYSTEM, Source
 from loomnb.present import Story
 from loomnb.ready import ASK, Runner, know_ready
 from loomnb.runtime import CURRENT, LOCAL_USER, Face, NoFace, Run, RunEvent, RunRecord, Runtime, Status
-from loomnb.store import MEMORY, Database, Relation, query
+from loomnb.store import MEMORY, Database, Relation, damaged, query
 from loomnb.tools import Provide
 from loomnb.workflows import (
     BaseWorkflow,
@@ -226,8 +226,10 @@ class Loom:
             self._file_script: Script | None = None
             self._file_looked_for = False
             self.runtime = Runtime(self._database, source, pipelined=durability == "pipelined", scripted=self._scripted)
-        except BaseException:
+        except BaseException as exc:
             self._database.close()
+            if isinstance(exc, duckdb.Error):
+                raise damaged(path, exc) from exc
             raise
         face = notebook_face()
         if face is not None:

@@ -18,7 +18,7 @@ from loomnb.store.lock import OwnerLock
 from loomnb.store.schema import migrate
 from loomnb.store.writer import Acknowledge, Batch, Chain, Row, Writer
 
-__all__ = ["MEMORY", "Database"]
+__all__ = ["MEMORY", "Database", "damaged"]
 
 MEMORY = ":memory:"
 
@@ -43,17 +43,29 @@ class Database:
         self._closed = False
         self._lock: OwnerLock | None = None
         if self.path != MEMORY:
-            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
-            self._lock = OwnerLock(Path(self.path), source.now())
+            try:
+                Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+                self._lock = OwnerLock(Path(self.path), source.now())
+            except OSError as exc:
+                raise StoreDamaged(
+                    f"The store {self.path} cannot be opened: {exc.strerror} ({exc.filename}).",
+                    advice="Its folder must be writable: a lock file and the store's log stand beside it. Or open another path.",
+                ) from exc
         try:
             # The root is only ever asked for cursors: a connection that is busy refuses every other call (DuckDB 2).
             self._root = _connect(self.path)
+        except BaseException:
+            self._release()
+            raise
+        try:
             own = self._root.cursor()
             migrate(own)
             (last_seq,) = own.execute("select coalesce(max(seq), 0) from journal").fetchone()
-        except BaseException:
-            if self._lock is not None:
-                self._lock.release()
+        except BaseException as exc:
+            self._root.close()
+            self._release()
+            if isinstance(exc, duckdb.Error):
+                raise damaged(self.path, exc) from exc
             raise
         self._writer = Writer(own, source, last_seq)
 
@@ -125,10 +137,10 @@ class Database:
         partial.unlink(missing_ok=True)
         with self._copying, self.reading() as cursor:
             (name,) = cursor.execute("select current_database()").fetchone()
-            quoted = str(partial).replace("'", "''")
+            quoted, doubled = str(partial).replace("'", "''"), name.replace('"', '""')
             cursor.execute(f"attach '{quoted}' as loom_snapshot")
             try:
-                cursor.execute(f'copy from database "{name}" to loom_snapshot')
+                cursor.execute(f'copy from database "{doubled}" to loom_snapshot')
             finally:
                 cursor.execute("detach loom_snapshot")
         partial.rename(target)  # whole or not at all: a copy that was interrupted is never taken for one
@@ -146,6 +158,9 @@ class Database:
             self._writer.close(timeout=2.0)
         with self._guard:
             self._root.close()
+        self._release()
+
+    def _release(self) -> None:
         if self._lock is not None:
             self._lock.release()
 
@@ -161,18 +176,26 @@ class Database:
 
 def _connect(path: str) -> Any:
     try:
-        # Frames are found by us, in the caller's names (see relation.py); DuckDB would look into our own frames.
-        return duckdb.connect(path, config={"python_enable_replacements": False})
+        # Frames are found by us, in the caller's names (see relation.py); DuckDB would look into our own frames. Locked, because
+        # a table function changes settings from within a query, and some of those write files: enable_logging(storage_path=…).
+        return duckdb.connect(path, config={"python_enable_replacements": False, "lock_configuration": True})
     except duckdb.Error as exc:
         first = str(exc).splitlines()[0]
         if "Could not set lock" in str(exc):
             raise Refused(
                 f"Another program has {path} open: {first}", advice="Close it there (a DuckDB shell, a viewer), then try again."
             ) from exc
-        advice = "Keep a copy of the file and its .wal before you try anything else."
-        if "WAL" in str(exc):
-            advice = (
-                f"Its log is damaged. Copy {path} and {path}.wal aside, then move the .wal away and open again: all up to the "
-                "last checkpoint is there."
-            )
-        raise StoreDamaged(f"The store {path} cannot be opened: {first}", advice=advice) from exc
+        raise damaged(path, exc) from exc
+
+
+def damaged(path: str, exc: duckdb.Error) -> StoreDamaged:
+    """A store that DuckDB cannot open or read, in our words."""
+    advice = "Keep a copy of the file and its .wal before you try anything else."
+    if "WAL" in str(exc):
+        advice = (
+            f"Its log is damaged. Copy {path} and {path}.wal aside, then move the .wal away and open again: all up to the "
+            "last checkpoint is there."
+        )
+    elif isinstance(exc, duckdb.CatalogException):
+        advice = "It is a DuckDB file, but no store: its tables are somebody else's. Open another path."
+    return StoreDamaged(f"The store {path} cannot be opened: {str(exc).splitlines()[0]}", advice=advice)

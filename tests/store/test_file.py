@@ -113,6 +113,36 @@ def test_a_file_that_is_no_store_is_refused_with_advice(here: Path) -> None:
         loom.open(here / "s.duckdb")
 
 
+@pytest.mark.parametrize("table", ["journal", "runs", "store"])
+def test_a_database_of_something_else_is_refused_with_advice(here: Path, table: str) -> None:
+    with duckdb.connect(here / "s.duckdb") as foreign:
+        foreign.execute(f"create table {table}(mine integer)")
+
+    with pytest.raises(loom.StoreDamaged, match="no store"):
+        loom.open(here / "s.duckdb")
+    with duckdb.connect(here / "s.duckdb") as foreign:  # and it is neither held nor changed
+        assert foreign.execute("select count(*) from duckdb_tables() where table_name <> 'migrations'").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.9])
+def test_a_file_that_was_cut_off_is_refused_with_advice(here: Path, keep: float) -> None:
+    with loom.open(here / "s.duckdb") as session:
+        session.confirm("Go?")
+    os.truncate(here / "s.duckdb", int((here / "s.duckdb").stat().st_size * keep))
+
+    with pytest.raises(loom.StoreDamaged, match="copy of the file"):
+        loom.open(here / "s.duckdb")
+
+
+@pytest.mark.parametrize("name", ["taken/s.duckdb", "folder.duckdb", "x" * 300 + ".duckdb"])
+def test_a_path_where_nothing_can_be_written_is_refused_in_our_words(here: Path, name: str) -> None:
+    (here / "taken").write_text("a file")
+    (here / "folder.duckdb.lock").mkdir()
+
+    with pytest.raises(loom.StoreDamaged, match="cannot be opened"):
+        loom.open(here / name)
+
+
 def test_a_store_that_could_not_be_opened_is_not_owned(here: Path) -> None:
     (here / "s.duckdb").write_text("no database" * 1000)
     with pytest.raises(loom.StoreDamaged):
@@ -270,6 +300,22 @@ def test_closing_without_an_open_store_does_nothing(here: Path) -> None:
     assert list(here.iterdir()) == []
 
 
+def test_opening_and_closing_leaves_no_threads(here: Path) -> None:
+    @loom.workflow
+    class Quick(loom.BaseWorkflow):
+        @loom.transition(to="end")
+        def go(self) -> None: ...
+
+    before = set(threading.enumerate())
+    for _ in range(3):
+        with loom.open(here / "s.duckdb") as session:
+            session.start(Quick).wait(10)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+
+    assert not [t for t in threading.enumerate() if t not in before]
+
+
 def test_a_closed_store_is_opened_anew(here: Path) -> None:
     first = loom.open(here / "s.duckdb")
     first.close()
@@ -323,6 +369,12 @@ def test_a_snapshot_of_the_store_onto_itself_is_refused(session: loom.Loom, here
 
 def test_a_snapshot_name_may_hold_a_quote(session: loom.Loom, here: Path) -> None:
     assert session.snapshot(str(here / "it's a copy.duckdb")).exists()
+
+
+@pytest.mark.parametrize("name", ['a "store".duckdb', "it's.duckdb", "ü 😀.duckdb", "a;b.duckdb"])
+def test_a_store_of_any_name_can_be_copied(here: Path, name: str) -> None:
+    with loom.open(here / name) as session:
+        assert session.snapshot(str(here / "copy.duckdb")).exists()
 
 
 def test_a_snapshot_leaves_only_itself(session: loom.Loom, here: Path) -> None:
