@@ -44,7 +44,10 @@ _STRICT = _Strict()
 class FrozenDict(dict[str, Any]):
     """A dict that cannot be changed. Copies (`copy`, `deepcopy`, `dict(...)`, `{**d}`, `|`) are plain and writable."""
 
-    __slots__ = ()
+    __slots__ = ("depth",)
+
+    depth: int
+    """How many containers are within one another, this one included. Only what `freeze` made has it."""
 
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
 
@@ -66,8 +69,10 @@ class FrozenDict(dict[str, Any]):
 class FrozenList(list[Any]):
     """A list that cannot be changed. Copies (`copy`, `deepcopy`, slices, `[*x]`, `+`) are plain and writable."""
 
-    __slots__ = ("grown_from", "has_numbers")
+    __slots__ = ("depth", "grown_from", "has_numbers")
 
+    depth: int
+    """As for a dict."""
     grown_from: FrozenList | None
     """The list whose elements are this one's beginning. Forgotten once `changes` has told it."""
     has_numbers: bool
@@ -102,19 +107,23 @@ def _is_same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
-def freeze(value: Any, was: Any = None, path: str = "$") -> Any:
+def freeze(value: Any, was: Any = None, path: str = "$", level: int = 0) -> Any:
     """A frozen copy of `value`, checked to be JSON.
 
     Args:
         value: the value; a pydantic model (also nested) is dumped in JSON mode.
         was: the frozen value it replaces, if any: a hint that makes a grown list cheap.
         path: where it stands, for the error message.
+        level: how many containers it stands in.
 
     Raises:
         NotJson: `value` holds something JSON cannot; the message says what and where.
     """
     kind = type(value)
-    if value is None or kind is bool or kind is int:
+    if value is None or kind is bool:
+        return value
+    if kind is int:
+        _check_size(value, path)
         return value
     if kind is str:
         if not value.isascii():
@@ -127,14 +136,14 @@ def freeze(value: Any, was: Any = None, path: str = "$") -> Any:
             raise NotJson(f"{path} is {value!r}: JSON has no such number.", advice="Store None or a text instead.")
         return value
     if kind is dict:
-        return _freeze_dict(value, was, path)
+        return _freeze_dict(value, was, path, level)
     if kind is list:
-        return _freeze_list(value, was, path)
+        return _freeze_list(value, was, path, level)
     dump = getattr(value, "model_dump", None)
     if dump is not None and hasattr(kind, "model_fields"):
-        return freeze(dump(mode="json"), was, path)
+        return freeze(dump(mode="json"), was, path, level)
     if isinstance(value, FrozenDict):  # the live state of a move: a subclass that its own setters write
-        return _freeze_dict(value, was, path)
+        return _freeze_dict(value, was, path, level)
     hint = {
         "tuple": "use a list",
         "set": "use a list",
@@ -152,6 +161,27 @@ def freeze(value: Any, was: Any = None, path: str = "$") -> Any:
     raise NotJson(f"{path} is a {kind.__name__}: only JSON values are stored.", advice=f"Fix: {hint}.")
 
 
+_MOST_DIGITS = 4_000  # Python refuses to write or read integers of more than 4,300 digits
+_MOST_BITS = int(_MOST_DIGITS * math.log2(10))
+_DEEPEST = 200  # levels; at some more, whether it can be read back would depend on how deep the reader's own stack is
+
+
+def _check_size(value: int, path: str) -> None:
+    if value.bit_length() > _MOST_BITS:
+        raise NotJson(f"{path} is a number of more than {_MOST_DIGITS:,} digits.", advice="Store it as a text: hex(value).")
+
+
+def _check_depth(depth: int, path: str) -> None:
+    if depth > _DEEPEST:
+        where = path if len(path) <= 60 else path[:60] + "…"
+        raise NotJson(f"{where} is nested deeper than {_DEEPEST} levels, or holds itself.", advice="Store it flat, or as a text.")
+
+
+def _depth(values: Iterable[Any]) -> int:
+    # An empty state was never frozen, and has none.
+    return 1 + max((getattr(v, "depth", 1) for v in values if type(v) is FrozenDict or type(v) is FrozenList), default=0)
+
+
 def _check_text(value: str, path: str) -> None:
     try:
         value.encode()
@@ -163,7 +193,8 @@ def _has_numbers(values: Iterable[Any]) -> bool:
     return any(type(v) in (int, float, bool) for v in values)
 
 
-def _freeze_dict(value: dict[Any, Any], was: Any, path: str) -> FrozenDict:
+def _freeze_dict(value: dict[Any, Any], was: Any, path: str, level: int) -> FrozenDict:
+    _check_depth(level, path)
     old: Mapping[str, Any] = was if isinstance(was, FrozenDict) else {}
     out = {}
     for key, item in value.items():
@@ -171,21 +202,28 @@ def _freeze_dict(value: dict[Any, Any], was: Any, path: str) -> FrozenDict:
             raise NotJson(f"{path} has the key {key!r}: JSON keys are text.", advice=f"Fix: use {str(key)!r}.")
         if not key.isascii():
             _check_text(key, path)
-        out[key] = freeze(item, old.get(key), f"{path}.{key}")
-    return FrozenDict(out)
+        out[key] = freeze(item, old.get(key), f"{path}.{key}", level + 1)
+    frozen = FrozenDict(out)
+    frozen.depth = _depth(out.values())
+    _check_depth(frozen.depth, path)  # on the way up too: what was frozen before is not walked again
+    return frozen
 
 
-def _freeze_list(value: list[Any], was: Any, path: str) -> FrozenList:
+def _freeze_list(value: list[Any], was: Any, path: str, level: int) -> FrozenList:
+    _check_depth(level, path)
     if type(was) is FrozenList and was and _begins_with(value, was):
-        tail = [freeze(item, None, f"{path}[{i}]") for i, item in enumerate(value[len(was) :], len(was))]
+        tail = [freeze(item, None, f"{path}[{i}]", level + 1) for i, item in enumerate(value[len(was) :], len(was))]
         frozen = FrozenList(was)
         list.extend(frozen, tail)
         frozen.has_numbers = was.has_numbers or _has_numbers(tail)
         frozen.grown_from = was
-        return frozen
-    frozen = FrozenList(freeze(item, None, f"{path}[{i}]") for i, item in enumerate(value))
-    frozen.has_numbers = _has_numbers(frozen)
-    frozen.grown_from = None
+        frozen.depth = max(was.depth, _depth(tail))
+    else:
+        frozen = FrozenList(freeze(item, None, f"{path}[{i}]", level + 1) for i, item in enumerate(value))
+        frozen.has_numbers = _has_numbers(frozen)
+        frozen.grown_from = None
+        frozen.depth = _depth(frozen)
+    _check_depth(frozen.depth, path)
     return frozen
 
 

@@ -261,3 +261,44 @@ def test_a_list_that_grew_forgets_its_ancestors_once_its_changes_are_told() -> N
 def test_frozen_types_are_subclasses_of_the_plain_ones() -> None:
     assert issubclass(FrozenDict, dict)
     assert issubclass(FrozenList, list)
+
+
+def nested(levels: int, container: type) -> Any:
+    value: Any = container()
+    for _ in range(levels - 1):
+        value = [value] if container is list else {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("container", [list, dict])
+def test_what_is_nested_too_deep_is_refused_and_all_else_comes_back(container: type) -> None:
+    deep = nested(200, container)
+
+    assert thaw(freeze(deep)) == deep == loads(dumps(freeze(deep)))
+    for levels in (201, 100_000):
+        with pytest.raises(NotJson, match="nested deeper than 200 levels"):
+            freeze(nested(levels, container))
+
+
+@pytest.mark.parametrize("container", [list, dict])
+def test_what_grows_deeper_around_frozen_values_is_refused_in_time(container: type) -> None:
+    value = freeze(container())
+    for _ in range(199):
+        value = freeze([value] if container is list else {"a": value})
+
+    with pytest.raises(NotJson, match="nested deeper"):
+        freeze([value])
+
+
+def test_what_holds_itself_is_refused() -> None:
+    value: dict[str, Any] = {}
+    value["me"] = value
+
+    with pytest.raises(NotJson, match="holds itself"):
+        freeze(value)
+
+
+def test_an_integer_that_python_could_not_read_back_is_refused() -> None:
+    assert loads(dumps(freeze(10**3_999))) == 10**3_999
+    with pytest.raises(NotJson, match="digits"):
+        freeze({"n": 10**5_000})
