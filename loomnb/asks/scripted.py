@@ -28,6 +28,8 @@ class Script:
     """
 
     def __init__(self, mapping: Mapping[str, Any], source: str) -> None:
+        if not isinstance(mapping, Mapping):
+            raise ArgsInvalid(f"{source} takes a mapping, not a {type(mapping).__name__}.", advice="None clears the answers.")
         for name, entries in mapping.items():
             if not isinstance(name, str) or not isinstance(entries, Mapping):
                 raise ArgsInvalid(

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from loomnb.asks import Ask, Script
 from loomnb.documents import DocumentEntity
-from loomnb.errors import NoFrontEnd, Refused, RunFailed, WouldDeadlock
+from loomnb.errors import NoFrontEnd, Refused, RunFailed, StoreClosed, WouldDeadlock
 from loomnb.jsonvalue import thaw
 from loomnb.present import Graph, Story, ask_example, story_bundle, story_plain
 from loomnb.runtime.attempt import CURRENT
@@ -363,7 +363,14 @@ class Run:
 
     async def settled(self) -> RunView:
         """Wait until it is at rest (it waits, failed, or ended), and give its view. Never raises for its failure."""
-        await self._until(self.is_settled)
+
+        def over() -> bool:
+            if self.is_settled():
+                return True
+            self._refuse_closed()
+            return False
+
+        await self._until(over)
         return self._view
 
     async def _until(self, over: Callable[[], bool]) -> None:
@@ -466,6 +473,7 @@ class Run:
         view = self._view
         if view.status in FINISHED or (view.status is Status.INTERRUPTED and not self.record.passing):
             return True
+        self._refuse_closed()
         if view.waiting_for == "child" and not self.record.passing:
             self._ask_below()
         if view.waiting_for == "person" and not self.record.passing and not self.record.scripting:
@@ -480,6 +488,14 @@ class Run:
             if reason and self._view is view:
                 raise _no_front_end(self.record, reason)
         return False
+
+    def _refuse_closed(self) -> None:
+        """Raise where nothing will ever happen to it: a wait begun before the close would go on for ever."""
+        if self.runtime.closed:
+            raise StoreClosed(
+                f"The store was closed while the run {self.id} was {self.status}; it goes on when the store is open again.",
+                advice=f"loom.open({self.runtime.database.path!r}), then loom.run({self.id!r}).",
+            )
 
     def _ask_below(self) -> None:
         """Raise when nothing below this run can move without a person, and nobody can answer here."""

@@ -38,7 +38,7 @@ class Workers(concurrent.futures.ThreadPoolExecutor):
     def __init__(self, limit: int = _WORKERS) -> None:
         super().__init__(max_workers=1)
         self._limit = limit
-        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._idle = self._queued = self._count = 0
         self._names = itertools.count(1)
         self._counts = threading.Lock()
@@ -64,6 +64,12 @@ class Workers(concurrent.futures.ThreadPoolExecutor):
                 threading.Thread(target=self._work, name=f"loom body {next(self._names)}", daemon=True).start()
         return future
 
+    def let_go(self) -> None:
+        """End the threads that do nothing, and the others once they are done. What is submitted later gets new ones."""
+        with self._counts:
+            for _ in range(self._count):
+                self._jobs.put(None)
+
     def _work(self) -> None:
         while True:
             with self._counts:
@@ -71,6 +77,9 @@ class Workers(concurrent.futures.ThreadPoolExecutor):
             job = self._jobs.get()
             with self._counts:
                 self._idle -= 1
+                if job is None:
+                    self._count -= 1
+                    return
                 self._queued -= 1
             job()
             del job  # a kept reference would keep the body's locals alive until the next job
@@ -236,6 +245,7 @@ class Hosts:
         self.on_blocked()
 
     def close(self) -> None:
-        """Stop the loop thread."""
+        """Stop the loop thread, and let go of the threads of sync bodies."""
         if self._thread_host is not None:
             self._thread_host.close()
+        self.workers.let_go()

@@ -11,13 +11,13 @@ import contextlib
 import contextvars
 import inspect
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from loomnb.asks import NOTHING, Ask, payload_of
 from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, Refused, WouldDeadlock
 from loomnb.ids import Source
-from loomnb.jsonvalue import changes
+from loomnb.jsonvalue import changes, freeze
 from loomnb.runtime.children import Children
 from loomnb.runtime.definition import Definition, Move
 from loomnb.runtime.events import RunEvent, Tail
@@ -95,6 +95,7 @@ class Runtime:
         """
         if step_limit is not None and (isinstance(step_limit, bool) or not isinstance(step_limit, int) or step_limit < 1):
             raise Refused(f"step_limit={step_limit!r} is no number of moves.", advice="Give a whole number of at least 1.")
+        _check_words(key, title, labels)
         stored, loaded = definition.parse_args(raw_args)
         stored_config, loaded_config = definition.parse_config(config)
         host = self._hosts.get(loop)
@@ -366,7 +367,7 @@ class Runtime:
             if not inspect.isawaitable(verdict):
                 return bool(verdict)
             future = self._hosts.workers.submit(asyncio.run, _awaiting(verdict))
-            return bool(future.result())
+            return bool(future.result(move.timeout / 1000 if move.timeout else None))
         except Exception as exc:
             raise AnswerRefused(
                 f"The guard {move.guard_name!r} of {move.name!r} raised {type(exc).__name__}: {exc}",
@@ -517,6 +518,17 @@ class Runtime:
 
 async def _awaiting(value: Awaitable[Any]) -> Any:
     return await value
+
+
+def _check_words(key: object, title: object, labels: object) -> None:
+    """What people find a run by is text: anything else would only be noticed when it is shown, or looked for."""
+    for what, value in (("key", key), ("title", title)):
+        if value is not None and not isinstance(value, str):
+            raise Refused(f"The {what} of a run is a text, not a {type(value).__name__}.", advice=f"Use {what}=str(…).")
+        freeze(None if value is None else str(value), None, what)
+    if isinstance(labels, str) or not isinstance(labels, Collection) or not all(isinstance(label, str) for label in labels):
+        raise Refused(f"labels={labels!r:.100} is no list of words.", advice='Write labels=["draft"].')
+    freeze([str(label) for label in labels], None, "labels")
 
 
 def default_timeout() -> float:

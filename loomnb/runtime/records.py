@@ -106,6 +106,8 @@ class Records:
         Raises:
             NotFound: this store has no such run.
         """
+        if not isinstance(run_id, str):
+            raise NotFound(f"The id of a run is a text, not a {type(run_id).__name__}.", advice="List them with loom.runs().")
         with self.guard:
             record = self._records.get(run_id)
             if record is None:

@@ -485,3 +485,9 @@ def test_a_bad_answer_to_questions_changes_nothing(session: loom.Loom, here: Pat
 
     assert set(caught.value.fields) == {"env"}
     assert (run.status, len(run.pending), run.record.view.updated_at) == ("waiting", 1, updated)
+
+
+@pytest.mark.parametrize("mapping", [[], "x", 5])
+def test_answers_that_are_no_mapping_are_refused(session: loom.Loom, mapping: Any) -> None:
+    with pytest.raises(loom.ArgsInvalid):
+        session.answers(mapping)

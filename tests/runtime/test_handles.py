@@ -370,3 +370,25 @@ def test_the_kernels_loop_needs_one_that_runs(session: loom.Loom) -> None:
 def test_an_unknown_loop_is_refused(session: loom.Loom) -> None:
     with pytest.raises(loom.Refused, match="elsewhere"):
         session.start(steps(), loop="elsewhere")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *[{"title": value} for value in (5, ["x"], b"x", "half \ud800")],
+        *[{"key": value} for value in (5, ["x"], "half \ud800")],
+        *[{"labels": value} for value in ("draft", 5, [5], [None], [["x"]], ["half \ud800"])],
+    ],
+    ids=repr,
+)
+def test_what_a_run_is_found_by_is_text(session: loom.Loom, option: dict[str, Any]) -> None:
+    with pytest.raises(loom.Refused):
+        session.start(steps(), **option)
+
+    assert session.runs().fetchall() == []
+
+
+@pytest.mark.parametrize("run_id", [5, None, ["x"]])
+def test_an_id_that_is_no_text_is_not_found(session: loom.Loom, run_id: Any) -> None:
+    with pytest.raises(loom.NotFound):
+        session.run(run_id)
