@@ -82,10 +82,14 @@ def markdown_html(text: str) -> str:
     ).strip()
 
 
+_UNSEEN = re.compile("[\x00-\x20]")
+"""What browsers leave out of an address, some of it only at its ends: `d<tab>ata:` is a data: link."""
+
+
 def _filter(_tag: str, attribute: str, value: str) -> str | None:
     if attribute == "src":
         return value if value.startswith(("data:image/png;", "data:image/jpeg;", "data:image/gif;", "data:image/webp;")) else None
-    if attribute == "href" and value.strip().lower().startswith("data:"):
+    if attribute == "href" and _UNSEEN.sub("", value).lower().startswith("data:"):
         return None
     if attribute == "class":
         return value if value.startswith("language-") else None

@@ -13,6 +13,8 @@ HOSTILE = [
     "[x](javascript:alert(1))",
     "[x](  JaVaScRiPt:alert(1))",
     "[x](data:text/html,<script>alert(1)</script>)",
+    '<a href="d&#9;ata:text/html,x">x</a>',
+    '<a href="&#10; d&#10;ata:text/html,x">x</a>',
     "<svg onload=alert(1)>",
     "<svg><script>alert(1)</script></svg>",
     "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
