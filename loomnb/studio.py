@@ -128,9 +128,9 @@ class AskRun(Run):
             face.show(self)
         return Answers(result) if isinstance(result, list) else Confirmation.model_validate(result)
 
-    def story(self) -> Story:
+    def story(self, handle: str = "run") -> Story:
         """The questions with their answers tell it: no path to speak of, and the result would only say them again."""
-        return replace(super().story(), result=None, path=())
+        return replace(super().story(handle), result=None, path=())
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._ended().__await__()

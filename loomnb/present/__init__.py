@@ -4,6 +4,7 @@ from loomnb.present.graph import EdgeKind, Graph, GraphEdge, GraphNode
 from loomnb.present.markdown import escape, markdown_html, markdown_line, markdown_safe
 from loomnb.present.story import (
     STATUS_TEXT,
+    Child,
     Story,
     answer_html,
     ask_example,
@@ -22,6 +23,7 @@ from loomnb.present.values import value_html
 
 __all__ = [
     "STATUS_TEXT",
+    "Child",
     "EdgeKind",
     "Graph",
     "GraphEdge",

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from loomnb.asks import Ask
-from loomnb.documents import PROMPTS, DocumentEntity, form_of_ui, is_hidden, widget_of
+from loomnb.asks import Ask, Form
+from loomnb.documents import PROMPTS, DocumentEntity, form_of_ui, is_hidden, transitions_of, widget_of
 from loomnb.names import humanised
 from loomnb.present.markdown import escape, markdown_html, markdown_safe
 from loomnb.present.values import value_html
@@ -19,6 +19,7 @@ from loomnb.present.widgets import field_lines, form_html, form_plain, prompt_ht
 
 __all__ = [
     "STATUS_TEXT",
+    "Child",
     "Story",
     "answer_html",
     "ask_example",
@@ -66,6 +67,10 @@ class Story:
     advice: str
     result: Any
     notice: str
+    handle: str = "run"
+    """How code names the run."""
+    children: Mapping[str, Child] = field(default_factory=dict)
+    """run id → what a link among the documents leads to."""
 
     @property
     def error_line(self) -> str:
@@ -74,7 +79,7 @@ class Story:
 
     def in_order(self) -> Iterator[DocumentEntity | tuple[Ask, Any]]:
         """Documents and answered questions as they came."""
-        answers = list(self.answered)
+        answers = [(before, *told) for before, *one in self.answered if (told := self._told_once(*one))]
         for entity in self.documents:
             if is_hidden(entity.ui, self.place):
                 continue
@@ -83,10 +88,26 @@ class Story:
             yield entity
         yield from (a[1:] for a in answers)
 
+    def _told_once(self, ask: Ask, payload: Any) -> tuple[Ask, Any] | None:
+        """An answer without what a document that took it shows anyhow: of a form its label is left, of a prompt nothing."""
+        for entity in self.documents if isinstance(payload, Mapping) else ():
+            if ask.name not in transitions_of(entity.ui) or is_hidden(entity.ui, self.place):
+                continue
+            if isinstance(entity.content, Mapping) and all(entity.content.get(k) == v for k, v in payload.items()):
+                return None if widget_of(entity.ui) in PROMPTS else (ask, {})
+        return ask, payload
 
     def shown_asks(self) -> tuple[Ask, ...]:
         """The open asks that their author does not hide."""
         return tuple(a for a in self.asks if a.widget is None or not a.widget.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A sub-workflow, as its parent's story tells it: how it stands, and its own story where that is not too long."""
+
+    status: str
+    story: Story | None = None
 
 
 def path_tail(path: Sequence[tuple[str, str]], shown: int = _PATH_SHOWN) -> tuple[int, Sequence[tuple[str, str]]]:
@@ -115,6 +136,7 @@ def document_kind(entity: DocumentEntity) -> str:
     return "json"
 
 
+_NO_CHILDREN: Mapping[str, Child] = {}
 _TEXTS = {"markdown": "markdown", "plain": "text", "error": "error"}
 
 
@@ -123,9 +145,24 @@ def document_title(entity: DocumentEntity) -> str:
     return entity.title or (entity.ui or {}).get("title", "") or humanised(entity.document_name)
 
 
-def document_html(entity: DocumentEntity) -> str:
-    """A document's content as safe HTML."""
+def _link(entity: DocumentEntity, children: Mapping[str, Child]) -> tuple[str, Story | None]:
+    """A link to another run on one line, without its id, and what is told of it below; empty for whatever is no link."""
     content = entity.content
+    if (widget_of(entity.ui) or entity.document_name) != "link" or not isinstance(content, Mapping):
+        return "", None
+    line = f"→ {content.get('label') or document_title(entity)}"
+    child = children.get(str(content.get("workflowId")))
+    if child is None:
+        return line, None
+    return f"{line}: {STATUS_TEXT[child.status]}", child.story if content.get("embed") else None
+
+
+def document_html(entity: DocumentEntity, children: Mapping[str, Child] = _NO_CHILDREN) -> str:
+    """A document's content as safe HTML. `children` are the runs that links lead to."""
+    content = entity.content
+    line, below = _link(entity, children)
+    if line:
+        return f"<p>{escape(line)}</p>" + (f'<div style="{_BELOW}">{_told_html(below)}</div>' if below else "")
     match document_kind(entity):
         case "message":
             return markdown_html(content.get("text") or "")
@@ -144,9 +181,12 @@ def document_html(entity: DocumentEntity) -> str:
             return value_html(content) + invalid
 
 
-def document_plain(entity: DocumentEntity) -> str:
-    """A document's content as text."""
+def document_plain(entity: DocumentEntity, children: Mapping[str, Child] = _NO_CHILDREN) -> str:
+    """A document's content as text. `children` as for `document_html`."""
     content = entity.content
+    line, below = _link(entity, children)
+    if line:
+        return "\n".join([line, *(f"  {one}" for one in _told_plain(below).splitlines())] if below else [line])
     match document_kind(entity):
         case "message":
             return f"[{content['role']}] {content.get('text') or ''}"
@@ -164,20 +204,20 @@ def document_plain(entity: DocumentEntity) -> str:
             return f"{entity.title or humanised(entity.document_name)}: {json.dumps(content, ensure_ascii=False)}"
 
 
-def _head_and_body(one: DocumentEntity | tuple[Ask, Any]) -> tuple[str, str]:
+def _head_and_body(one: DocumentEntity | tuple[Ask, Any], children: Mapping[str, Child]) -> tuple[str, str]:
     """The line above a document or an answered question, and its safe HTML."""
     if isinstance(one, tuple):
         return one[0].label, answer_html(*one)
+    if _link(one, children)[0]:
+        return "", document_html(one, children)
     kind = document_kind(one)
-    head = one.content["role"] if kind == "message" else (
-        document_title(one) if kind in ("json", "form") else one.title
-    )
+    head = one.content["role"] if kind == "message" else (document_title(one) if kind in ("json", "form") else one.title)
     return str(head), document_html(one)
 
 
-def _markdown_of(one: DocumentEntity | tuple[Ask, Any]) -> str:
+def _markdown_of(one: DocumentEntity | tuple[Ask, Any], children: Mapping[str, Child]) -> str:
     # Through the sanitised HTML: a just executed text/markdown output may run scripts like any other.
-    head, body = _head_and_body(one)
+    head, body = _head_and_body(one, children)
     return (f"**{markdown_safe(head)}**\n\n" if head else "") + _html_block(body)
 
 
@@ -196,8 +236,8 @@ def ask_heading(ask: Ask) -> str:
     return "Please confirm" if ask.kind == "confirm" else ask.label
 
 
-def ask_plain(ask: Ask) -> str:
-    """A question as text, with how to answer it."""
+def ask_plain(ask: Ask, handle: str = "run") -> str:
+    """A question as text, with how to answer it: `handle` is how code names its run."""
     lines = [f"? {ask_heading(ask)}"]
     if ask.description:
         lines.append(f"  {ask.description}")
@@ -209,7 +249,7 @@ def ask_plain(ask: Ask) -> str:
         lines.append(f"  {question.id}: {question.question}{options}{skip}")
     if ask.form is not None:
         lines += [f"  {line}" for line in field_lines(ask.form.fields)]
-    lines.append(f"  answer with: run.answer({ask.name!r}, {ask_example(ask)})")
+    lines.append(f"  answer with: {handle}.answer({ask.name!r}, {ask_example(ask)})")
     return "\n".join(lines)
 
 
@@ -263,8 +303,19 @@ def _answer_pairs(ask: Ask, payload: Any) -> list[tuple[str, Any]]:
             return [(labels.get(k, humanised(k)), v) for k, v in payload.items()]
 
 
+def _filled_in(ask: Ask, payload: Any) -> Form | None:
+    """The form to show an answer in, of the fields it has, where one has more than a line; else None."""
+    if ask.form is None or ask.form.raw or not isinstance(payload, Mapping):
+        return None
+    if not any(isinstance(v, (Mapping, list)) or (isinstance(v, str) and "\n" in v) for v in payload.values()):
+        return None
+    return ask.form.model_copy(update={"description": "", "fields": [f for f in ask.form.fields if f.name in payload]})
+
+
 def answer_html(ask: Ask, payload: Any) -> str:
     """What was asked and what was answered, as safe HTML without the label."""
+    if filled_in := _filled_in(ask, payload):
+        return form_html(filled_in, payload)
     rows = [(escape(name), value_html(value)) for name, value in _answer_pairs(ask, payload)]
     named = "".join(f"<li>{name} → <b>{value}</b></li>" for name, value in rows if name)
     body = markdown_html(ask.context) if ask.context else ""
@@ -274,6 +325,8 @@ def answer_html(ask: Ask, payload: Any) -> str:
 
 def _answer_plain(ask: Ask, payload: Any) -> str:
     lines = [f"✓ {ask_heading(ask)}", *(f"    {line}" for line in ask.context.splitlines())]
+    if filled_in := _filled_in(ask, payload):
+        return "\n".join([*lines, *(f"  {line}" for line in form_plain(filled_in, payload))])
     for name, value in _answer_pairs(ask, payload):
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         lines.append(f"    {name + ' → ' if name else ''}{text}")
@@ -283,6 +336,31 @@ def _answer_plain(ask: Ask, payload: Any) -> str:
 # -- the whole ------------------------------------------------------------------------------------
 
 
+def _told_plain(story: Story) -> str:
+    """What a run showed, was answered, asks, and where it broke."""
+    shown = story.in_order()
+    lines = [_answer_plain(*one) if isinstance(one, tuple) else document_plain(one, story.children) for one in shown]
+    lines += [ask_plain(a, story.handle) for a in story.shown_asks()]
+    return "\n".join([*lines, f"! {story.error_line}"] if story.has_error else lines)
+
+
+def _told_html(story: Story) -> str:
+    """The same as safe HTML."""
+    parts = []
+    for one in story.in_order():
+        head, body = _head_and_body(one, story.children)
+        title = f"<p><strong>{escape(head)}</strong></p>" if head else ""
+        parts.append(f"<div>{title}{body}</div>")
+    parts += [f"<div>{_ask_html(a)}</div>" for a in story.shown_asks()]
+    if story.has_error:
+        advice = f"<br>{escape(story.advice)}" if story.advice else ""
+        parts.append(f"<p><strong>Error:</strong> {escape(story.error_line)}{advice}</p>")
+    return "".join(parts)
+
+
+_BELOW = "margin-left:.5em;padding-left:.75em;border-left:2px solid currentColor"
+
+
 def story_plain(story: Story) -> str:
     """The run as text."""
     more, tail = path_tail(story.path)
@@ -290,10 +368,9 @@ def story_plain(story: Story) -> str:
     lines = [f"{story.title}: {STATUS_TEXT[story.status]}", *(["  " + " → ".join(places)] if places else [])]
     if story.notice:
         lines.append(f"! {story.notice}")
-    lines += [_answer_plain(*one) if isinstance(one, tuple) else document_plain(one) for one in story.in_order()]
-    lines += [ask_plain(a) for a in story.shown_asks()]
-    if story.has_error:
-        lines += [f"! {story.error_line}"] + ([f"  {story.advice}"] if story.advice else [])
+    lines += [told] if (told := _told_plain(story)) else []
+    if story.has_error and story.advice:
+        lines.append(f"  {story.advice}")
     if story.result is not None:
         lines.append(f"result: {json.dumps(story.result, ensure_ascii=False)}")
     return "\n".join(lines)
@@ -314,14 +391,7 @@ def _story_html(story: Story) -> str:
     ]
     if story.notice:
         parts.append(f"<p><em>{escape(story.notice)}</em></p>")
-    for one in story.in_order():
-        head, body = _head_and_body(one)
-        title = f"<p><strong>{escape(head)}</strong></p>" if head else ""
-        parts.append(f"<div>{title}{body}</div>")
-    parts += [f"<div>{_ask_html(a)}</div>" for a in story.shown_asks()]
-    if story.has_error:
-        advice = f"<br>{escape(story.advice)}" if story.advice else ""
-        parts.append(f"<p><strong>Error:</strong> {escape(story.error_line)}{advice}</p>")
+    parts.append(_told_html(story))
     if story.result is not None:
         parts.append(f"<div><strong>Result</strong>{value_html(story.result)}</div>")
     return f'<div class="loom-static">{"".join(parts)}</div>'
@@ -335,7 +405,7 @@ def _story_markdown(story: Story) -> str:
     parts = [f"**{markdown_safe(story.title)}** — {STATUS_TEXT[story.status]}", *([" → ".join(places)] if places else [])]
     if story.notice:
         parts.append(f"*{markdown_safe(story.notice)}*")
-    parts += [_markdown_of(one) for one in story.in_order()]
+    parts += [_markdown_of(one, story.children) for one in story.in_order()]
     parts += [_html_block(_ask_html(a)) for a in story.shown_asks()]
     if story.has_error:
         parts.append(f"**Error:** {markdown_safe(story.error_line)}")

@@ -146,7 +146,7 @@ def start_item(items: Sequence[Item], index: int, callback: str) -> dict[str, An
             item.args,
             callback={"transition": callback, "metadata": {"key": item.key, "index": index}},
             show=item.show,
-            label=item.label,
+            label=item.label or (None if item.key.isdigit() else item.key),  # the index alone names nothing
         )
     except LoomError as exc:
         return outcome(item.key, "failed", error=exc.message)

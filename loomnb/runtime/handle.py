@@ -15,7 +15,7 @@ from loomnb.asks import Ask, Script
 from loomnb.documents import DocumentEntity
 from loomnb.errors import NoFrontEnd, Refused, RunFailed, StoreClosed, WouldDeadlock
 from loomnb.jsonvalue import thaw
-from loomnb.present import Graph, Story, ask_example, story_bundle, story_plain
+from loomnb.present import Child, Graph, Story, ask_example, story_bundle, story_plain
 from loomnb.runtime.attempt import CURRENT
 from loomnb.runtime.definition import END
 from loomnb.runtime.events import RunEvent
@@ -28,6 +28,8 @@ from loomnb.runtime.registry import REGISTRY
 
 __all__ = ["Face", "HistoryEntry", "Run"]
 
+_TOLD_CHILDREN = 10
+_TOLD_DEPTH = 3
 _TICK = 0.2  # seconds; a wait that never wakes up is never interrupted (ipykernel's SIGINT handler does not wake the loop)
 
 
@@ -468,6 +470,11 @@ class Run:
             and self.status not in (Status.PENDING, Status.RUNNING, Status.RETRYING)
         )
 
+    def is_settled_below(self) -> bool:
+        """Whether it and every sub-workflow below it is at rest: nothing goes on without a person."""
+        rests = self.is_settled() and not self.runtime.is_moving(self.record)
+        return rests and not any(self.runtime.is_moving(record) for record in self.runtime.below(self.record))
+
     def _is_over(self) -> bool:
         """Whether waiting has an end; raises where it never could."""
         view = self._view
@@ -561,8 +568,8 @@ class Run:
         """The picture of its workflow, with the way it took and the place it is in."""
         return run_graph(self.record)
 
-    def story(self) -> Story:
-        """What a static page tells of it: no ids, no times."""
+    def story(self, handle: str = "run") -> Story:
+        """What a static page tells of it: no ids, no times. `handle` is how code names it there."""
         view, record = self._view, self.record
         return Story(
             title=record.title,
@@ -579,7 +586,18 @@ class Run:
             advice=view.failure.advice if view.failure else "",
             result=view.result if view.status is Status.COMPLETED else None,
             notice=self.advice,
+            handle=handle,
+            children=self._told_children(handle),
         )
+
+    def _told_children(self, handle: str) -> dict[str, Child]:
+        """What its story tells of its sub-workflows: of a few all, of many or deep ones only how they stand."""
+        children = self.children
+        brief = len(children) > _TOLD_CHILDREN or handle.count("[") >= _TOLD_DEPTH
+        return {
+            child.id: Child(child.status.value, None if brief else child.story(f"{handle}.children[{at}]"))
+            for at, child in enumerate(children)
+        }
 
     def __repr__(self) -> str:
         return story_plain(self.story())

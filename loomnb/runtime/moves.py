@@ -74,7 +74,9 @@ class _News:
 _NO_NEWS = _News()
 
 
-class _ChildFailed(LoomError):
+class ChildFailed(LoomError):
+    """A sub-workflow failed, and the transition that is told so says where to go then."""
+
     code = "CHILD_FAILED"
 
 
@@ -83,7 +85,7 @@ def _child_failure(move: Move, payload: Payload | None) -> Exception | None:
     envelope = payload.envelope if payload is not None else None
     if envelope is None or envelope.status == "completed" or (move.error_place is None and move.retry_attempts <= 0):
         return None
-    return _ChildFailed(envelope.error_message or f"the sub-workflow {envelope.status}")
+    return ChildFailed(envelope.error_message or f"the sub-workflow {envelope.status}")
 
 
 def _taken_row(record: RunRecord) -> Row:

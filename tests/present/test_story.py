@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 
 import loomnb as loom
 from loomnb.asks import Ask, Schema, check_questions, form_of
-from loomnb.present import STATUS_TEXT, Story, story_bundle, story_plain
+from loomnb.documents import DocumentType
+from loomnb.present import STATUS_TEXT, Child, Story, story_bundle, story_plain
 from tests.helpers import StillSource, at_rest
 from tests.present.hostile import HOSTILE, executable
 
@@ -215,3 +216,113 @@ def test_the_repr_of_a_run_is_its_plain_story(session: loom.Loom) -> None:
     run = session.confirm("Go?")
 
     assert repr(run) == run._repr_mimebundle_()["text/plain"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_link_names_what_it_leads_to_and_how_that_stands_without_its_id(form: str):
+    link = document("link", {"label": "The <b>label</b>", "workflowId": "run-1.1", "embed": True, "expanded": True})
+    told = story_bundle(story(documents=(link,), children={"run-1.1": Child("failed")}))[form]
+    assert "→ The" in told
+    assert "failed" in told
+    assert "run-1.1" not in told
+    assert not executable(told)
+    assert "→ The" in story_bundle(story(documents=(link,)))[form]  # of a run of another store only the label is known
+
+
+def test_an_answer_with_lists_and_long_texts_reads_as_its_form():
+    class Task(BaseModel):
+        who: str
+        what: str
+
+    class Plan(BaseModel):
+        text: str
+        tasks: list[Task]
+        tags: list[str]
+
+    ask = Ask(id="ask-1", name="a", kind="form", label="The plan?", form=form_of(Schema(Plan, "test")))
+    answer = {"text": "one\ntwo", "tasks": [{"who": "Ada", "what": "digs"}], "tags": ["a", "b"]}
+    told = story_bundle(story(asks=(), answered=((0, ask, answer),)))
+    wanted = "✓ The plan?\n    Text:\n      one\n      two\n    Tasks:\n      - Who: Ada\n        What: digs\n    Tags: a, b\n"
+    assert wanted in told["text/plain"] + "\n"
+    assert "<pre>one\ntwo</pre>" in told["text/html"]
+    assert "{" not in told["text/html"].partition("The plan?")[2]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_child_that_is_shown_inline_tells_its_own_story_below_its_link(form: str):
+    text = document("plain", {"text": "<i>two</i> lines"})
+    ask = Ask(id="ask-1", name="reply", kind="confirm", label="Sure?", context="really")
+    child = Child("waiting", story(documents=(text,), asks=(ask,), handle="run.children[0]"))
+
+    def told(*, embed: bool) -> str:
+        link = document("link", {"label": "The child", "workflowId": "run-1.1", "embed": embed, "expanded": embed})
+        return story_bundle(story(documents=(link,), children={"run-1.1": child}))[form]
+
+    assert "lines" not in told(embed=False)
+    inline = told(embed=True)
+    assert "lines" in inline
+    assert "really" in inline
+    assert not executable(inline)
+    if form == "text/plain":
+        assert "  answer with: run.children[0].answer('reply', True)" in inline
+
+
+def test_a_parent_tells_what_its_child_asked_and_was_answered(session: loom.Loom):
+    @loom.workflow
+    class InviteWorkflow(loom.BaseWorkflow[object]):
+        @loom.transition(to="asking")
+        def begin(self):
+            loom.AskUserWorkflow().run({"question": "Tea?", "mode": "confirm"}, callback={"transition": "told"})
+
+        @loom.transition(from_="asking", to="end", wait=True)
+        def told(self): ...
+
+    run = session.start(InviteWorkflow)
+    at_rest(run)
+    child = run.children[0]
+    at_rest(child)
+    for told in story_bundle(run.story()).values():
+        assert "Tea?" in told
+    child.answer("user_answered", {"answer": "yes"})
+    run.wait(10)
+    for told in story_bundle(run.story()).values():
+        assert "yes" in told
+        assert child.id not in told
+
+
+def test_an_answer_that_a_document_holds_is_told_once():
+    class Order(BaseModel):
+        title: str
+        size: int = 1
+
+    class Question(BaseModel):
+        question: str
+        answer: str | None = None
+
+    form = {"widget": "form", "options": {"actions": [{"transition": "keep"}]}}
+    prompt = {"widget": "text-prompt", "options": {"transition": "reply"}}
+    order = loom.document(widget=form)(type("OrderDocument", (Order,), {}))
+    question = loom.document(widget=prompt)(type("QuestionDocument", (Question,), {}))
+
+    def told(title: str, answer: str | None) -> str:
+        kinds = [
+            (DocumentType.of(order), {"title": title, "size": 2}),
+            (DocumentType.of(question), {"question": "Q?", "answer": answer}),
+        ]
+        documents = tuple(document(kind.name, content, ui=kind.ui) for kind, content in kinds)
+        asks = [
+            (Ask(id="ask-1", name="keep", kind="form", label="Keep it?", form=form_of(Schema(Order, "test"))), {"title": "Pens"}),
+            (
+                Ask(id="ask-2", name="reply", kind="form", label="Reply", form=form_of(Schema(Question, "test"))),
+                {"answer": "yes"},
+            ),
+        ]
+        return story_plain(story(documents=documents, asks=(), answered=tuple((9, *one) for one in asks)))
+
+    once = told("Pens", "yes")
+    assert once.count("Pens") == once.count("yes") == 1
+    assert "✓ Keep it?" in once
+    assert "Reply" not in once
+    both = told("Other pens", None)  # what was sent is nowhere else
+    assert both.count("Pens") == both.count("yes") == 1
+    assert "Reply" in both

@@ -64,8 +64,10 @@ class NotebookFace:
         """Show the run's panel in the current cell."""
         if getattr(get_ipython(), "kernel", None) is None:
             return False
-        end = time.monotonic() + (_SETTLE_UNWATCHED if nobody_at_all() else _SETTLE)
-        while not run.is_settled() and time.monotonic() < end and not self._on_its_loop(run):
+        unwatched = bool(nobody_at_all())
+        at_rest = run.is_settled_below if unwatched else run.is_settled
+        end = time.monotonic() + (_SETTLE_UNWATCHED if unwatched else _SETTLE)
+        while not at_rest() and time.monotonic() < end and not self._on_its_loop(run):
             self.pump()
             time.sleep(0.01)
         with self._guard:
