@@ -188,3 +188,21 @@ def test_a_view_that_comes_later_is_told_everything(person: Kernel) -> None:
     assert told["log"] == "some words\n"
     assert [d["html"] for d in told["docs"]] == ["<pre>a paper</pre>"]
     assert told["head"]["status"] == "completed"
+
+
+def test_a_view_that_speaks_but_hears_nothing_gets_a_new_model(person: Kernel) -> None:
+    """anywidget gives a panel's module two seconds; the model of a slower one is deaf for good, and must be replaced."""
+    cell = person.run(ONE_BUTTON)
+    deaf = View.of(cell, person)
+
+    def is_replaced() -> bool:
+        deaf.head_rev = 0
+        deaf.say(type="hello", have={"stamp": 0, "log": 0, "head": 0})
+        person.pump(0.3)
+        return cell.model_ids[-1] != deaf.model_id
+
+    person.until(is_replaced, 10, what="a new model")
+
+    fresh = View.of(cell, person)
+    assert fresh.answer()["type"] == "accepted"
+    fresh.until_status("completed")

@@ -131,12 +131,12 @@ error = sys.last_value
 found = list(frames(error))
 print(found[-1].f_code.co_name, found[-2].f_locals["wanted"])
 print([f.f_code.co_filename for f in list(frames(error)) if "loomnb/" in f.f_code.co_filename][2:])
-print(repr(error.__cause__), "run.traceback" in str(error), "ZeroDivisionError" in run.traceback)
+print(repr(error.__cause__), "ZeroDivisionError" in run.traceback)
 """
     out = person.run(deepest).stdout.splitlines()
     assert out[0] == "helper 42"
     assert out[1] == "[]"
-    assert out[2] == "ZeroDivisionError('division by zero') True True"
+    assert out[2] == "ZeroDivisionError('division by zero') True"
 
 
 def test_an_error_in_a_cell_is_shown_as_always(person: Kernel) -> None:
@@ -186,7 +186,8 @@ def test_a_move_that_prints_two_thousand_tokens_sends_at_most_ten_times_its_text
     view.until_status("completed")
     view.hello()
 
-    kinds = {"comm_msg", "comm_open", "display_data", "update_display_data", "stream", "status"}
+    # Without comm_open: the panel's script and style travel once a panel, however much is printed.
+    kinds = {"comm_msg", "display_data", "update_display_data", "stream", "status"}
     sent = [m for m in person.iopub[before:] if m["msg_type"] in kinds]
     text = len(view.log)
     total = sum(size(m) for m in sent)

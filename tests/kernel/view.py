@@ -14,10 +14,12 @@ WITHIN = 10.0  # seconds a kernel has to say anything at all; a failing test wai
 class View:
     """One view of one panel."""
 
-    numbers = itertools.count(1)
+    bases = itertools.count(1000, 1000)
 
     def __init__(self, kernel: Kernel, model_id: str, *, subshell: str | None = None) -> None:
         self.kernel, self.model_id, self.subshell = kernel, model_id, subshell
+        self.numbers = itertools.count(next(self.bases))  # each view counts in a thousand of its own, as panel.js does
+        self.head_rev = 0
 
     @classmethod
     def of(cls, cell: Cell, kernel: Kernel, *, subshell: str | None = None, silent: bool = False) -> View:
@@ -38,8 +40,9 @@ class View:
 
     def hello(self) -> None:
         """Say hello and wait for the acknowledgement."""
-        number = self.say(type="hello", have={"stamp": 0, "log": 0, "head": 0})
+        number = self.say(type="hello", have={"stamp": 0, "log": 0, "head": self.head_rev})
         self.until(lambda: any(m.get("ack") == number for m in self.heard), "the acknowledgement of a hello")
+        self.head_rev = self.heard[-1].get("head_rev", self.head_rev)
 
     def answer(self, values: Any = None, *, ask: str = "") -> Any:
         """Submit the form of an open ask (the only one, or the one of this name) and wait for the kernel's verdict."""

@@ -26,6 +26,8 @@ __all__ = ["HELLO_WITHIN", "Panel"]
 
 HELLO_WITHIN = 3.0
 """Seconds within which a front end that knows anywidget says hello."""
+_DEAF_AFTER = 2.0  # seconds between a view's hellos, as they are read: more than the same reading of a busy kernel's queue
+_RENEWALS = 3
 
 
 class Panel(anywidget.AnyWidget):
@@ -42,6 +44,8 @@ class Panel(anywidget.AnyWidget):
         self._runtime = runtime
         self._handles: list[tuple[DisplayHandle, contextvars.Context]] = []
         self._told: tuple[Any, ...] = ()
+        self._greeted: dict[int, float] = {}  # view -> when it first said hello as if it had heard nothing
+        self._renewals = 0
         self.seen = False
         """Whether a front end has made it: it has said `here`, or a view of it hello."""
         self.shown_at: float | None = None
@@ -56,9 +60,17 @@ class Panel(anywidget.AnyWidget):
     def _received(self, content: Mapping[str, Any]) -> None:
         """On the thread that reads, so quick."""
         self.seen = True
-        if self.fallback is not None and self.record.host is not None:
-            self.record.host.post(self._take_back)
+        if (self.fallback is not None or self._is_deaf(content)) and self.record.host is not None:
+            self.record.host.post(self._renew)
         self._feed.receive(content)
+
+    def _is_deaf(self, content: Mapping[str, Any]) -> bool:
+        """Whether a view says hello again as if it had never heard us."""
+        have = content.get("have")
+        if content.get("type") != "hello" or not have or have.get("head"):
+            return False
+        view, now = int(content.get("n", 0)) // 1000, time.monotonic()
+        return now - self._greeted.setdefault(view, now) > _DEAF_AFTER
 
     def say(self, content: Mapping[str, Any]) -> None:
         """Send a message, from any thread."""
@@ -131,13 +143,28 @@ class Panel(anywidget.AnyWidget):
 
         context.copy().run(make)
 
-    def _take_back(self) -> None:
-        """The front end knows anywidget after all, it was only slow (a cold server, a busy page): the panel itself again."""
-        if self.fallback is None:
+    def _renew(self) -> None:
+        """The front end knows anywidget after all, it was only slow (a cold server, a busy page): the panel itself again.
+
+        As a new model: anywidget (0.11) gives a module two seconds, and the model of one that took longer speaks, but hears
+        nothing for ever.
+        """
+        if self._renewals == _RENEWALS or (self.fallback is None and not self._greeted):
             return
+        self._renewals += 1
+        self._greeted.clear()
         self.fallback = None
-        handle, context = self._handles[-1]
-        context.copy().run(handle.update, self._bundle(), raw=True)
+
+        def make() -> None:
+            # The old comm is left open, unheard: closing it would dispose its view, and with that JupyterLab hides the output.
+            self._lane.route(self, lambda _: None)
+            self.comm = self._model_id = None
+            self.open()
+            self._lane.route(self, self._received)
+
+        self._context.copy().run(make)
+        for handle, context in self._handles:
+            context.copy().run(handle.update, self._bundle(), raw=True)
 
     def reachable(self) -> bool:
         """Whether a view of it, or of its fallback, has said something."""
