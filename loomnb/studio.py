@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, cast
 import duckdb
 
 from loomnb.asks import NOTHING, Answers, Ask, Confirmation, Script, check_confirmation, check_questions, read_answers
-from loomnb.errors import Conflict, LoomError, Refused
+from loomnb.errors import Conflict, LoomError, Refused, StoreClosed
 from loomnb.ids import SYSTEM, Source
 from loomnb.present import Story
 from loomnb.ready import ASK, Runner, know_ready
@@ -97,6 +97,8 @@ class _Process:
     looked_for_face = False
     stores: ClassVar[dict[str, Loom]] = {}
     default: Loom | None = None
+    refused: str = ""
+    """The store that could not be opened when it was last asked for: what comes next must not go into another one."""
     guard: ClassVar[threading.RLock] = threading.RLock()
 
 
@@ -134,6 +136,25 @@ class AskRun(Run):
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._ended().__await__()
+
+    # What people do with the answer when they forgot to wait for it: nobody has been asked yet.
+
+    def __bool__(self) -> bool:
+        raise self._not_awaited()
+
+    def __getitem__(self, key: Any) -> Any:
+        raise self._not_awaited()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("is_confirmed", "feedback", "dump"):
+            raise self._not_awaited()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _not_awaited(self) -> Refused:
+        return Refused(
+            "This is the question, not yet its answer.",
+            advice="Write `await` before loom.ask_questions(...) or loom.confirm(...), or .wait() behind it.",
+        )
 
 
 class PendingAsk:
@@ -569,11 +590,12 @@ def open_store(path: str | os.PathLike[str] | None = None, *, durability: Durabi
     with _Process.guard:
         found = _Process.stores.get(resolved)
         if found is None:
+            _Process.refused = resolved
             found = Loom(resolved, durability=durability, source=source)
             _Process.stores[resolved] = found
         elif found.runtime.pipelined != (durability == "pipelined") and durability != "sync":
             raise Conflict(f"{resolved} is open with another durability.", advice="loom.close() first, then open it again.")
-        _Process.default = found
+        _Process.default, _Process.refused = found, ""
         return found
 
 
@@ -593,19 +615,48 @@ class WorkflowRunner(Runner):
 def default() -> Loom:
     """The default store, opened on first use."""
     with _Process.guard:
+        if _Process.default is None and _Process.refused:
+            raise StoreClosed(
+                f"No store is open: {_Process.refused} could not be opened.",
+                advice="Open one first: loom.open(...). loom.open() alone takes ./loom.duckdb.",
+            )
         return _Process.default if _Process.default is not None else open_store()
 
 
 def close() -> None:
     """Close the default store; without one, nothing happens."""
     with _Process.guard:
+        _Process.refused = ""
         if _Process.default is not None:
             _Process.default.close()
 
 
-def start(workflow: type[BaseWorkflow[Any]] | str, args: Any = None, **options: Any) -> Run:
+def start(
+    workflow: type[BaseWorkflow[Any]] | str,
+    args: Any = None,
+    *,
+    key: str | None = None,
+    fresh: bool = False,
+    labels: Sequence[str] = (),
+    title: str | None = None,
+    step_limit: int | None = None,
+    durability: Durability | None = None,
+    loop: Literal["thread", "kernel"] = "thread",
+    **options: Any,
+) -> Run:
     """Start a run in the default store: see `Loom.start`."""
-    return default().start(workflow, args, **options)
+    return default().start(
+        workflow,
+        args,
+        key=key,
+        fresh=fresh,
+        labels=labels,
+        title=title,
+        step_limit=step_limit,
+        durability=durability,
+        loop=loop,
+        **options,
+    )
 
 
 class App(StudioApp):
@@ -710,6 +761,12 @@ def sql(sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Re
 def snapshot(path: str) -> Path:
     """Write a copy of the default store: see `Loom.snapshot`."""
     return default().snapshot(path)
+
+
+# The default store's verbs are the same verbs: what `loom.start?` shows is what `Loom.start?` shows.
+_VERBS: Sequence[Callable[..., Any]] = (*(start, run, runs, pending, restore, ask_questions, confirm, answers, sql, snapshot),)
+for _verb in _VERBS:
+    _verb.__doc__ = getattr(Loom, _verb.__name__).__doc__
 
 
 @atexit.register

@@ -88,10 +88,13 @@ class ConfirmationRequest(Shape):
 
 
 class Confirmation(Shape):
-    """The verdict on a confirmation."""
+    """The verdict on a confirmation. It is true when it was confirmed, so that `if verdict:` says what it means."""
 
     is_confirmed: bool
     feedback: str = None  # type: ignore[assignment]  # left out is None here, and an explicit null is still refused
+
+    def __bool__(self) -> bool:
+        return self.is_confirmed
 
 
 user_ask_questions_schema: TypeAdapter[list[Question]] = TypeAdapter(Annotated[list[Question], Field(min_length=1)])

@@ -162,7 +162,8 @@ def document_html(entity: DocumentEntity, children: Mapping[str, Child] = _NO_CH
     content = entity.content
     line, below = _link(entity, children)
     if line:
-        return f"<p>{escape(line)}</p>" + (f'<div style="{_BELOW}">{_told_html(below)}</div>' if below else "")
+        told = _told_html(below) if below else ""
+        return f"<p>{escape(line)}</p>" + (f'<div style="{_BELOW}">{told}</div>' if told else "")
     match document_kind(entity):
         case "message":
             return markdown_html(content.get("text") or "")

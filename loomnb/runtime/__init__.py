@@ -3,7 +3,7 @@
 from loomnb.runtime.attempt import CURRENT, Show, current_attempt
 from loomnb.runtime.definition import END, START, AskContent, Definition, Envelope, Execution, Move, RunContext, TransitionInput
 from loomnb.runtime.events import RunEvent
-from loomnb.runtime.failure import Failure
+from loomnb.runtime.failure import Failure, name_frames_by
 from loomnb.runtime.graphs import definition_graph, run_graph
 from loomnb.runtime.handle import Face, HistoryEntry, NoFace, Run
 from loomnb.runtime.host import Workers
@@ -54,6 +54,7 @@ __all__ = [
     "after",
     "current_attempt",
     "default_timeout",
+    "name_frames_by",
     "definition_graph",
     "run_graph",
     "try_move",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -10,7 +11,7 @@ from typing import Any
 
 from loomnb.errors import Bug, LoomError
 
-__all__ = ["Failure", "explain", "tame", "user_traceback"]
+__all__ = ["Failure", "explain", "name_frames_by", "tame", "user_traceback"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _HIDDEN = ("/asyncio/", "/concurrent/futures/", "/threading.py", "/contextvars", "/pydantic/", "/selectors.py", "/IPython/core/")
@@ -31,13 +32,15 @@ class Failure:
     @staticmethod
     def of(exc: BaseException) -> Failure:
         """The failure of an exception. A code of ours is kept; an exception of the user's is MOVE_FAILED."""
-        own = isinstance(exc, LoomError)
-        kept = traceback.StackSummary.from_list([f for f in traceback.extract_tb(exc.__traceback__) if not _ours(f.filename)])
+        frames = [f for f in traceback.extract_tb(exc.__traceback__) if not _ours(f.filename)]
+        kept = traceback.StackSummary.from_list(
+            [traceback.FrameSummary(_Frames.name(f.filename), f.lineno, f.name, line=f.line) for f in frames]
+        )
         notes = "\n".join(getattr(exc, "__notes__", []))
         advice = "\n".join(filter(None, [exc.advice if isinstance(exc, LoomError) else "", notes]))
         return Failure(
             code=exc.code if isinstance(exc, LoomError) else "MOVE_FAILED",
-            message=exc.message if own and isinstance(exc, LoomError) else str(exc) or type(exc).__name__,
+            message=_message(exc),
             type=type(exc).__name__,
             advice=advice,
             retryable=exc.retryable if isinstance(exc, LoomError) else False,
@@ -55,6 +58,32 @@ class Failure:
         """The failure of its JSON."""
         known = ("type", "advice", "retryable", "frames", "traceback")
         return Failure(code=data["code"], message=data.get("message", ""), **{k: data[k] for k in known if k in data})
+
+
+class _Frames:
+    """How a file is called in the user's frames; a notebook calls its cells `Cell In[3]`."""
+
+    name: Callable[[str], str] = staticmethod(str)
+
+
+def name_frames_by(name: Callable[[str], str]) -> None:
+    """Call the files of frames what this function says."""
+    _Frames.name = staticmethod(name)
+
+
+def _text_of(exc: BaseException) -> str:
+    try:
+        return str(exc) or type(exc).__name__
+    except Exception:  # noqa: BLE001  # the user's own __str__ is broken: its name is all there is to say
+        return f"a {type(exc).__name__} whose text cannot be made"
+
+
+def _message(exc: BaseException) -> str:
+    """What happened. An error of ours names its fields: "it does not fit" alone says nothing."""
+    if not isinstance(exc, LoomError):
+        return _text_of(exc)
+    fields: dict[str, str] = getattr(exc, "fields", {})
+    return exc.message + "".join(f" {name + ': ' if name else ''}{text}." for name, text in fields.items())
 
 
 def _ours(filename: str) -> bool:

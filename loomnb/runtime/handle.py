@@ -97,14 +97,18 @@ def _no_front_end(record: RunRecord, reason: str) -> NoFrontEnd:
     ask = record.view.asks[0]
     key = record.unscripted.get(ask.id) or Script.key_of(ask)
     example = ask_example(ask)
-    scripted = "'…'" if ask.kind == "questions" else "{}" if ask.kind == "button" else example
+    entries = {key: "{}" if ask.kind == "button" else example}
+    if ask.kind == "questions":  # all of them: who supplies one is otherwise told of the next, one by one
+        entries = {q.id: "'…'" for q in ask.questions}
+    scripted = ", ".join(f"{name!r}: {value}" for name, value in entries.items())
+    in_file = ", ".join(f"{name}: …" for name in entries)
     error = NoFrontEnd(
         f"{record.title or record.workflow} asks {ask.label!r} ({key}), and nobody can answer here: {reason}. "
         f"The run {record.id} stays waiting.",
         advice=(
             f"Answer it in code:   loom.run({record.id!r}).answer({ask.name!r}, {example})\n"
-            f"or give answers first: loom.answers({{{record.workflow!r}: {{{key!r}: {scripted}}}}})\n"
-            f"or in a file named by LOOMNB_ANSWERS (or answers.yaml beside the notebook):   {record.workflow}: {{{key}: …}}"
+            f"or give answers first: loom.answers({{{record.workflow!r}: {{{scripted}}}}})\n"
+            f"or in a file named by LOOMNB_ANSWERS (or answers.yaml beside the notebook):   {record.workflow}: {{{in_file}}}"
         ),
     )
     error.ask = ask  # type: ignore[attr-defined]

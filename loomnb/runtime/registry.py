@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import weakref
 from collections.abc import Iterator
 from typing import Any, Generic, Protocol, TypeVar
@@ -88,8 +89,10 @@ class Registry(Generic[D]):
         found = self.get(name)
         if found is None:
             names = ", ".join(sorted(n for n in self._known if n != "ask")) or "none yet"
+            near = difflib.get_close_matches(name, self._known, n=1)
+            hint = f"Did you mean {near[0]!r}? " if near else ""
             raise NotFound(
-                f"No {self._what} is called {name!r}.", advice=f"Defined here: {names}. Run the cell that defines it first."
+                f"No {self._what} is called {name!r}.", advice=f"{hint}Defined here: {names}. Run the cell that defines it first."
             )
         return found
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
+from loomnb.errors import DefinitionError
+
 __all__ = ["GUARD", "TRANSITIONS", "TransitionOptions", "guard", "transition"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,8 +36,8 @@ class TransitionOptions:
 
 
 def transition(
-    *,
-    to: str,
+    *misused: object,
+    to: str | None = None,
     from_: str = "start",
     wait: bool = False,
     priority: float | None = None,
@@ -66,6 +68,11 @@ def transition(
         timeout: milliseconds one try may take, 0 for no limit; default: LOOMNB_TRANSITION_TIMEOUT, else 300,000. The body is
             canceled and can write nothing any more.
     """
+    if misused or to is None:
+        raise DefinitionError(
+            "@loom.transition needs to say where it leads.",
+            advice='Write @loom.transition(to="some_place"), or to="end" for the last one.',
+        )
     options = TransitionOptions(
         from_=from_,
         to=to,

@@ -147,8 +147,11 @@ def definition_of(workflow: type[BaseWorkflow[Any]] | str) -> Definition:
         return REGISTRY.need(workflow)
     definition = vars(workflow).get(DEFINITION) if isinstance(workflow, type) else None
     if not isinstance(definition, WorkflowDefinition):
+        advice = "Decorate the class with @loom.workflow."
+        if isinstance(workflow, BaseWorkflow):
+            advice = f"Pass the class itself, without brackets: {type(workflow).__qualname__}."
         raise DefinitionError(
-            f"{getattr(workflow, '__qualname__', workflow)!r} is no workflow.", advice="Decorate the class with @loom.workflow."
+            f"{getattr(workflow, '__qualname__', type(workflow).__qualname__)!r} is no workflow class.", advice=advice
         )
     registered = REGISTRY.get(definition.name)
     if registered is None:

@@ -361,6 +361,20 @@ def _parameters(method: Callable[..., Any], most: int, where: str, expected: str
     if any(p.kind is p.VAR_POSITIONAL for p in kinds):
         return most
     positional = [p for p in kinds if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = [p.name for p in positional]
+    own = next(iter(inspect.signature(getattr(method, "__func__", method)).parameters), "")
+    if own in ("state", "ctx"):
+        raise DefinitionError(
+            f"{where} begins with {own!r}: it is a method, and its first parameter is `self`.",
+            advice=f"Write {where.rpartition('.')[2]}(self, …).",
+        )
+    for place, name in enumerate(names[:most]):
+        meant = expected.strip("()").split(", ")
+        if name in ("ctx", "input") and name in meant and meant.index(name) != place:
+            raise DefinitionError(
+                f"{where} has {name!r} where it is given {meant[place]!r}: it is called with {expected}.",
+                advice="Keep the order; trailing parameters may be left out.",
+            )
     required = [p for p in positional if p.default is p.empty]
     required += [p for p in kinds if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     if len(required) > most:
@@ -421,7 +435,17 @@ def _check(cls: type, found: Sequence[_Transition], by_place: Mapping[str, Seque
             if value is not None and value not in known:
                 near = difflib.get_close_matches(value, known, n=1)
                 hint = f"Did you mean {near[0]!r}? " if near else ""
+                lost = difflib.get_close_matches(value, _unreached(found, by_place), n=1)
+                if lost:  # the other end is misspelt: a place that something leaves, and nothing leads to
+                    names = " and ".join(m.name for m in by_place[lost[0]])
+                    hint = f"{names} leaves {lost[0]!r}, and nothing leads there: did you mean from_={value!r}? "
                 raise DefinitionError(
                     f"{where}.{t.move.name} leads to {value!r} ({what}=), and nothing leaves that place: a run would be stuck.",
                     advice=f"{hint}Places that lead on: {', '.join(sorted(known))}. Correct the name, or add one that leaves it.",
                 )
+
+
+def _unreached(found: Sequence[_Transition], by_place: Mapping[str, Sequence[Move]]) -> list[str]:
+    """Places that something leaves and nothing leads to."""
+    led_to = {p for t in found for p in (t.move.to, t.move.retry_target, t.move.error_place)}
+    return [place for place in by_place if place != START and place not in led_to]

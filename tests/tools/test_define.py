@@ -51,7 +51,7 @@ def test_two_tools_of_one_name_are_refused_by_both_places() -> None:
 def test_an_unknown_tool_is_told_what_there_is() -> None:
     defined("SumTool")
 
-    with pytest.raises(loom.NotFound, match=r"No tool is called 'sums'\.\nDefined here: .*sum"):
+    with pytest.raises(loom.NotFound, match=r"No tool is called 'sums'\.\nDid you mean 'sum'\? Defined here: .*sum"):
         TOOLS.need("sums")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
@@ -11,7 +12,7 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from loomnb.runtime import FINISHED, Run, Status
+from loomnb.runtime import FINISHED, Run, Status, name_frames_by
 from loomnb.store import Relation
 from loomnb.studio import App, Loom, Pending
 from loomnb_widgets import capture
@@ -49,6 +50,7 @@ class NotebookFace:
             return
         self.lane()
         capture.install()
+        name_frames_by(_cell_name)
         self._sessions.add(session)
         session.runtime.on_blocked(self._blocked)
 
@@ -144,6 +146,15 @@ class NotebookFace:
         shell = get_ipython()
         names: Mapping[str, Any] = shell.user_ns if shell is not None else {}
         return names
+
+
+def _cell_name(filename: str) -> str:
+    """`Cell In[3]` for a cell's file, as IPython's own tracebacks say."""
+    compiler: Any = getattr(get_ipython(), "compile", None)
+    with contextlib.suppress(AttributeError, TypeError, ValueError):  # private, and only a nicer name
+        kind, number = compiler.format_code_name(filename)
+        return f"{kind} {number}"
+    return filename
 
 
 face = NotebookFace()

@@ -107,7 +107,7 @@ class CoreForm:
     def _input(self, field: Field, values: dict[str, Any]) -> Any:
         label = field.label + ("" if field.required else " (optional)")
         style = {"description_width": "initial"}
-        if field.kind == "boolean" and not field.nullable:
+        if field.kind == "boolean" and not field.nullable and (field.default is not None or not field.required):
             values[field.name] = bool(field.default)
             box = W.Checkbox(description=label, value=bool(field.default), indent=False)
             self._lane.route(box, self._alive, partial(self._typed, values, field.name))

@@ -49,7 +49,7 @@ def head_view(record: RunRecord) -> dict[str, Any]:
         "title": record.title,
         "workflow": record.workflow,
         "run_id": record.id,
-        "status": view.status.value,
+        "status": "running" if _has_begun(record) else view.status.value,
         "status_text": status_text(record),
         "place": "" if asked else view.place,
         "path": [{"place": place, "name": name} for place, name in tail],
@@ -70,9 +70,15 @@ def head_view(record: RunRecord) -> dict[str, Any]:
         "can_retry": view.status in (Status.FAILED, Status.RETRYING)
         or (view.status is Status.INTERRUPTED and not record.advice)
         or (view.status is Status.WAITING and view.has_error),
-        "retry_text": "Retry now" if view.status is Status.RETRYING else "Retry",
+        "retry_text": _retry_text(record),
         "notice": record.advice if view.status not in FINISHED else "",
     }
+
+
+def _retry_text(record: RunRecord) -> str:
+    if record.view.status is Status.RETRYING:
+        return "Retry now"
+    return "Retry with the same answer" if record.due is not None and record.due.payload is not None else "Retry"
 
 
 def _progress(record: RunRecord) -> dict[str, Any] | None:
@@ -94,9 +100,16 @@ def _result(value: Any) -> str:
     return shown if len(shown) <= _RESULT_SHOWN else "<p>too long to show here: see <code>run.result</code></p>"
 
 
+def _has_begun(record: RunRecord) -> bool:
+    """Whether a run that is still `pending` is in its first move: nothing of it is stored yet, but it is at work."""
+    return record.view.status is Status.PENDING and record.attempt is not None
+
+
 def status_text(record: RunRecord) -> str:
     """A run's status for people."""
     view = record.view
+    if _has_begun(record):
+        return STATUS_TEXT["running"]
     if view.status is Status.WAITING and view.waiting_for == "child":
         return "waiting for a sub-workflow"
     return STATUS_TEXT[view.status]

@@ -1,7 +1,7 @@
 // Drafts, focus, and making elements: what every piece stands on.
 
 export const REPLY_MS = 6000;
-const REFOCUS_MS = 3000; // a view drawn again within this time takes over the focus of the one it replaces
+export const REFOCUS_MS = 3000; // a view drawn again within this time takes over the focus of the one it replaces
 
 // ---- drafts ----------------------------------------------------------------------------------
 
@@ -38,6 +38,24 @@ export function draftOf(runId, askId) {
     },
     clear: () => storage((store) => store.removeItem(key)),
   };
+}
+
+/** What outlives a view, in this tab: a courtesy, so a blocked or full store is no error. */
+export function keep(key, text) {
+  try {
+    if (text === null) window.sessionStorage.removeItem(key);
+    else window.sessionStorage.setItem(key, text);
+  } catch {
+    // see above
+  }
+}
+
+export function recall(key) {
+  try {
+    return window.sessionStorage.getItem(key);
+  } catch {
+    return null;
+  }
 }
 
 // ---- focus -----------------------------------------------------------------------------------

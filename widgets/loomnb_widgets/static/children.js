@@ -1,6 +1,6 @@
 // A sub-workflow inside its parent's panel: a card, and behind it the child's own panel over the same model.
 
-import { h, quiet, setAttr, setText } from "./base.js";
+import { h, keep, quiet, recall, setAttr, setText } from "./base.js";
 
 const OVER = new Set(["completed", "failed", "canceled"]);
 
@@ -65,24 +65,6 @@ export function linkPiece(link, open) {
   return self;
 }
 
-// A notebook draws the view anew when a run comes to rest; what the reader had opened stays open.
-function remember(key, isOpen) {
-  try {
-    if (isOpen) window.sessionStorage.setItem(key, "open");
-    else window.sessionStorage.removeItem(key);
-  } catch {
-    // blocked or full: a courtesy, no more
-  }
-}
-
-function isRemembered(key) {
-  try {
-    return window.sessionStorage.getItem(key) !== null;
-  } catch {
-    return false;
-  }
-}
-
 /** The workflow's graph, asked for when it is opened and again when the run has moved. */
 export function graphPiece(send) {
   const picture = h("div", { class: "loom-graph-picture" });
@@ -90,7 +72,7 @@ export function graphPiece(send) {
   let place = "";
   let key = null;
   node.addEventListener("toggle", () => {
-    if (key) remember(key, node.open);
+    if (key) keep(key, node.open ? "open" : null); // a notebook draws the view anew when a run comes to rest
     if (node.open) send({ type: "graph" });
   });
   return {
@@ -98,7 +80,7 @@ export function graphPiece(send) {
     update(head) {
       if (!key && head.run_id) {
         key = `loomnb:graph:${head.run_id}`;
-        node.open = isRemembered(key);
+        node.open = recall(key) !== null;
       }
       node.hidden = !(head.path?.length > 0); // a question of a cell goes nowhere
       const now = `${head.place}/${head.status}/${head.path_more}/${head.path?.length}`;

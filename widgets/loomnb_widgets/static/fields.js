@@ -25,7 +25,7 @@ export function fieldControl(field, { id, path = field.name, value = field.defau
   if (field.widget === "code-view" || field.widget === "markdown-view") return viewField(field, place);
   if (field.kind === "boolean" && isTickable(field, value)) return tickField(field, place);
   if (field.widget === "slider" && (field.kind === "integer" || field.kind === "number")) return sliderField(field, place);
-  if (isRadio(field)) return radioField(field, place);
+  if (isRadio(field, value)) return radioField(field, place);
   return boxField(field, place, isOnly);
 }
 
@@ -44,12 +44,15 @@ const blankOf = (field) => (isNeeded(field) || field.keep_blank ? "" : null);
 
 function isTickable(field, value) {
   if (field.widget === "select" || field.widget === "radio") return false;
-  return field.widget !== "" && hasValue(field.widget) ? true : !field.nullable && (field.required || hasValue(value));
+  if (field.widget !== "" && hasValue(field.widget)) return true;
+  return !field.nullable && (field.must_tick || hasValue(value));
 }
 
-function isRadio(field) {
+function isRadio(field, value) {
   if (field.kind !== "choice" && field.kind !== "boolean") return false;
   if (field.widget) return field.widget === "radio";
+  // A yes or no that must be given, and that nothing presets: an empty box would say "no" for who only presses Submit.
+  if (field.kind === "boolean") return isNeeded(field) && !hasValue(value);
   return field.kind === "choice" && field.required && (field.choices ?? []).length <= MOST_CHOICE_RADIOS;
 }
 

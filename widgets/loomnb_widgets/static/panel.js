@@ -12,7 +12,7 @@
 // selection and scroll position, and flicker.
 
 import {
-  REPLY_MS, duration, focusWithin, foldLine, foldPast, h, isAtEnd, isLowSurrogate, pointIndex, points, quiet,
+  REFOCUS_MS, REPLY_MS, duration, focusWithin, foldLine, foldPast, h, isAtEnd, isFree, isLowSurrogate, keep, pointIndex, points, quiet, recall,
   returnFocus, sanitised, setAttr, setDisabled, setText, showText,
 } from "./base.js";
 import { childModel, graphPiece, linkPiece } from "./children.js";
@@ -208,7 +208,27 @@ function render({ model, el, signal, isNested = false }) {
   // The trait is what a new view, or a page opened from disk, has to start with. Messages are newer.
   const onTrait = () => void (drawnFromMessage || drawHead(model.get("head")));
 
+  // A notebook draws the view anew when a run comes to rest, and the focus goes with the old one: hand it over to the new one.
+  let isHeld = false;
+  root.addEventListener("focusin", () => void (isHeld = true));
+  root.addEventListener("focusout", (event) => {
+    isHeld = !event.relatedTarget || root.contains(event.relatedTarget);
+    setTimeout(() => void (isHeld && !root.isConnected && leave()));
+  });
+  const leave = () => keep(`loomnb:focus:${head.run_id}`, String(Date.now()));
+
+  function takeOverFocus() {
+    const left = isNested ? null : recall(`loomnb:focus:${head.run_id}`);
+    if (!left || Date.now() - Number(left) > REFOCUS_MS || !isFree(document.activeElement, root)) return;
+    if (root.contains(document.activeElement) && document.activeElement !== root) return;
+    isParked = true;
+    root.focus({ preventScroll: true });
+  }
+
   function cleanup() {
+    const at = document.activeElement;
+    if (isHeld && (isFree(at, root) || root.contains(at))) leave();
+    clearTimeout(late);
     pulse.stop();
     progress.stop();
     actions.stop();
@@ -226,6 +246,8 @@ function render({ model, el, signal, isNested = false }) {
   signal?.addEventListener?.("abort", cleanup);
   drawHead(model.get("head"));
   drawLiveness();
+  takeOverFocus();
+  const late = setTimeout(takeOverFocus, 400); // the old view may be taken away after the new one was made
   pulse.beat();
   return cleanup;
 }
@@ -278,7 +300,7 @@ function isKernelBusy(model) {
 
 function livenessText(state, runId) {
   if (state === "busy") return "kernel busy: answers wait until the running cell ends";
-  if (state === "gone") return `kernel gone: loom.run("${runId ?? ""}") or loom.pending() brings this back`;
+  if (state === "gone") return `kernel gone: loom.run("${runId ?? ""}") or loom.pending() brings this back; so does running this cell again`;
   return state === "connecting" ? "connecting…" : "";
 }
 
