@@ -53,9 +53,7 @@ def test_a_chromium_that_is_named_but_missing_is_not_replaced(monkeypatch: pytes
     ("env", "expected"),
     [({}, False), ({"BROWSER": "firefox"}, True), ({"DISPLAY": ":0"}, True), ({"WAYLAND_DISPLAY": "wayland-0"}, True)],
 )
-def test_a_browser_needs_a_screen_or_a_name(
-    monkeypatch: pytest.MonkeyPatch, env: dict[str, str], expected: bool
-) -> None:
+def test_a_browser_needs_a_screen_or_a_name(monkeypatch: pytest.MonkeyPatch, env: dict[str, str], expected: bool) -> None:
     for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():
