@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,20 +47,17 @@ class Records:
         self._records: weakref.WeakValueDictionary[str, RunRecord] = weakref.WeakValueDictionary()
         self._live: dict[str, RunRecord] = {}
         self.keys: dict[tuple[str, str], str] = {}
+        """(workflow, key) → the last run started with it: those of this process, and once `_knows_keys` those stored before."""
+        self._knows_keys = False
         self.guard = threading.RLock()
         self.on_load: Callable[[RunRecord], None] = lambda _: None
         """Called for a run that was read from the store when somebody asked for it."""
         self.store_id: str = database.read("select id from store")[0][0]
 
     def of_key(self, definition: Definition, key: str, stored: Any, config: Any, services_of: str) -> RunRecord | None:
-        run_id = self.keys.get((definition.name, key))
+        run_id = self.keys.get((definition.name, key)) or self._stored_keys().get((definition.name, key))
         if run_id is None:
-            rows = self._database.read(
-                "select run_id from runs where workflow = ? and key = ? order by number desc limit 1", [definition.name, key]
-            )
-            if not rows:
-                return None
-            run_id = rows[0][0]
+            return None
         record = self.record(run_id)
         if freeze(record.args) != stored or freeze(record.config) != config:
             what = "arguments" if freeze(record.args) != stored else "configuration"
@@ -74,6 +71,17 @@ class Records:
                 advice="Use another key, or fresh=True for a new run under this key.",
             )
         return record
+
+    def _stored_keys(self) -> Mapping[tuple[str, str], str]:
+        # Read once, not for each new key: nobody else writes here, and looking through a long journal takes long.
+        if not self._knows_keys:
+            rows = self._database.read(
+                "select body->>'workflow', body->>'key', run_id from journal "
+                "where kind = 'run.started' and (body->>'key') is not null order by seq"
+            )
+            self.keys = {**{(workflow, key): run_id for workflow, key, run_id in rows}, **self.keys}
+            self._knows_keys = True
+        return self.keys
 
     def owner(self, user_id: str = LOCAL_USER, app_name: str = NOTEBOOK_APP, workspace_id: str | None = None) -> Owner:
         """The workspace of an app and user is always there: its id is made from theirs and the store's. One that is named must

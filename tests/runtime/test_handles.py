@@ -63,6 +63,28 @@ def test_a_key_finds_its_run_when_it_is_over(session: loom.Loom) -> None:
     assert (again.id, again.status) == (run.id, "completed")
 
 
+def test_a_key_finds_the_last_run_of_it_after_a_restart(here: Path) -> None:
+    with loom.open(here / "s.duckdb") as session:
+        waiting(session, key="k")
+        last = waiting(session, key="k", fresh=True).id
+        waiting(session, key="other")
+    with loom.open(here / "s.duckdb") as session:
+        assert waiting(session, key="k").id == last
+        newest = waiting(session, key="k", fresh=True).id
+        assert waiting(session, key="k").id == newest
+
+
+def test_a_new_key_does_not_look_through_the_journal_again(session: loom.Loom, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting(session, key="first")
+    read: list[str] = []
+    original = session._database.read
+    monkeypatch.setattr(session._database, "read", lambda sql, *args: read.append(sql) or original(sql, *args))
+    for i in range(5):
+        session.start(steps(), {"by": "me"}, key=f"k{i}")
+
+    assert read == []
+
+
 def test_other_args_under_a_key_are_refused(session: loom.Loom) -> None:
     run = waiting(session, key="k")
 
