@@ -27,7 +27,7 @@ from loomnb.runtime.definition import END, Definition, Move
 from loomnb.runtime.failure import Failure, bug, tame
 from loomnb.runtime.host import Hosts
 from loomnb.runtime.lifecycle import FINISHED, Event, Status, after
-from loomnb.runtime.performing import perform
+from loomnb.runtime.performing import judge, perform
 from loomnb.runtime.record import Due, Payload, RunRecord, RunView, WaitingFor, due_json, row
 from loomnb.runtime.records import Records
 
@@ -72,6 +72,12 @@ class _News:
 
 
 _NO_NEWS = _News()
+
+
+def _is_going_down() -> bool:
+    """Whether the loop cancels this very pass: the store is being closed."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class ChildFailed(LoomError):
@@ -185,8 +191,11 @@ class Moves:
             try:
                 verdict = record.new_context().run(move.guard, state)
                 if inspect.isawaitable(verdict):
-                    verdict = await verdict
-            except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001  # a guard's error is a failure of its transition
+                    verdict = await judge(record, move, verdict, host=self._hosts.of(record))
+                verdict = bool(verdict)
+            except BaseException as exc:  # a guard's error, whatever it is, is a failure of its transition
+                if isinstance(exc, GeneratorExit) or (isinstance(exc, asyncio.CancelledError) and _is_going_down()):
+                    raise
                 return _Next(move, raised=tame(exc))
             if verdict:
                 return _Next(move)
@@ -201,7 +210,7 @@ class Moves:
         attempt = Attempt(record, move, record.moves + 1, self._stop_children)
         started = self._source.monotonic()
         record.attempt, record.attempt_started = attempt, started
-        raised: BaseException | None = what.raised or _child_failure(move, payload)
+        raised: BaseException | None = what.raised if what.raised is not None else _child_failure(move, payload)
         if raised is None:
             host = self._hosts.of(record)
             flush = host.loop.call_later(_FLUSH, self._flush_log, record, attempt)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from loomnb.errors import DefinitionError, LoomError, MoveTimedOut
 from loomnb.runtime.attempt import CURRENT, Attempt
-from loomnb.runtime.definition import Definition, Envelope, Execution, RunContext
+from loomnb.runtime.definition import Definition, Envelope, Execution, Move, RunContext
 from loomnb.runtime.failure import explain, tame
 from loomnb.runtime.host import Host, Workers
 from loomnb.runtime.record import Payload, RunRecord
 
-__all__ = ["perform", "stop_body"]
+__all__ = ["judge", "perform", "stop_body"]
 
 _GRACE = 1.0  # seconds a canceled body has for its finally blocks before it is left behind
 
@@ -50,29 +50,7 @@ async def perform(
     coroutine = _async_body(call) if move.is_async else _sync_body(call, workers)
     task = host.loop.create_task(coroutine, context=context)
     task.set_name(f"run {record.workflow} ({record.id}), transition {move.name}")
-    record.body = task
-    done: asyncio.Future[None] = host.loop.create_future()
-    task.add_done_callback(lambda t: _ended(t, done))
-    timed_out = False
-
-    def expire() -> None:
-        nonlocal timed_out
-        timed_out = True
-        attempt.revoke()
-        task.cancel()
-        _leave_behind(done)
-
-    timer = host.loop.call_later(move.timeout / 1000, expire) if move.timeout else None
-    record.body_done = done
-    if record.cancel_requested:
-        stop_body(record)
-    try:
-        await done
-    finally:
-        record.body = None
-        if timer is not None:
-            timer.cancel()
-    if timed_out:
+    if await _supervised(record, task, move.timeout, attempt.revoke, host=host):
         return MoveTimedOut(
             f"The transition {move.name!r} took longer than {move.timeout:g} ms and was stopped.",
             advice=f"Give it more time with @loom.transition(timeout=…), now {move.timeout:g} ms, or make it shorter.",
@@ -92,6 +70,53 @@ async def perform(
             advice="Use self.assign_state(...) or self.set_result(...) instead of return.",
         )
     return None
+
+
+async def judge(record: RunRecord, move: Move, verdict: Awaitable[Any], *, host: Host) -> Any:
+    """The verdict of an async guard. It has its transition's time-out, and a cancel of the run stops it, as they do a body.
+
+    Raises:
+        MoveTimedOut: it took too long.
+    """
+    task = host.loop.create_task(_async_body(lambda: verdict))
+    task.set_name(f"run {record.workflow} ({record.id}), guard {move.guard_name} of {move.name}")
+    if await _supervised(record, task, move.timeout, lambda: None, host=host):
+        raise MoveTimedOut(
+            f"The guard {move.guard_name!r} of {move.name!r} took longer than {move.timeout:g} ms and was stopped.",
+            advice=f"Give it more time with @loom.transition(timeout=…), now {move.timeout:g} ms, or make it shorter.",
+        )
+    if not task.done() or task.cancelled():
+        raise _Canceled(f"The guard {move.guard_name!r} of {move.name!r} was canceled.")
+    return task.result()
+
+
+async def _supervised(
+    record: RunRecord, task: asyncio.Task[Any], within: float, revoke: Callable[[], None], *, host: Host
+) -> bool:
+    """Wait for a task of the run, which a time-out or a cancel may stop; whether the time-out did."""
+    record.body = task
+    done: asyncio.Future[None] = host.loop.create_future()
+    task.add_done_callback(lambda t: _ended(t, done))
+    timed_out = False
+
+    def expire() -> None:
+        nonlocal timed_out
+        timed_out = True
+        revoke()
+        task.cancel()
+        _leave_behind(done)
+
+    timer = host.loop.call_later(within / 1000, expire) if within else None
+    record.body_done = done
+    if record.cancel_requested:
+        stop_body(record)
+    try:
+        await done
+    finally:
+        record.body = None
+        if timer is not None:
+            timer.cancel()
+    return timed_out
 
 
 async def _async_body(call: Callable[[], Any]) -> Any:

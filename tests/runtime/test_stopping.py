@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -354,3 +356,58 @@ def test_a_cancel_that_comes_while_the_last_commit_is_in_flight_is_not_lost(sess
     at_rest(run)
 
     assert (run.status, run.pending) == ("canceled", [])
+
+
+def guarded_by(session: loom.Loom, guard: Any, timeout: float) -> loom.Run:
+    body = {
+        "begin": loom.transition(to="work")(lambda self: None),
+        "work": loom.transition(from_="work", to="end", timeout=timeout)(loom.guard("may")(lambda self: None)),
+        "may": guard,
+    }
+    return session.start(loom.workflow(name="guarded")(type("Guarded", (loom.BaseWorkflow,), body)))
+
+
+async def never(self: object) -> bool:
+    await asyncio.sleep(3600)
+    return True
+
+
+def test_an_async_guard_has_its_transitions_time_out(session: loom.Loom) -> None:
+    run = guarded_by(session, never, timeout=50)
+
+    assert at_rest(run).status == "failed"
+    assert run.error_code == "MOVE_TIMED_OUT"
+    assert "guard 'may'" in str(run.error)
+
+
+def test_a_cancel_stops_an_async_guard(session: loom.Loom) -> None:
+    begun = threading.Event()
+
+    async def hanging_guard(self: object) -> bool:
+        begun.set()
+        return await never(self)
+
+    run = guarded_by(session, hanging_guard, timeout=0)
+    assert begun.wait(10)
+    run.cancel()
+
+    assert run.status == "canceled"
+    assert [entry.name for entry in run.history] == ["", "begin"]  # the move before it was whole
+
+
+WAYS: dict[str, Callable[[loom.Run], Any]] = {
+    "wait": lambda run: run.wait(10),
+    "await": lambda run: asyncio.run(asyncio.wait_for(run._ended(), 10)),
+    "settled": lambda run: asyncio.run(asyncio.wait_for(run.settled(), 10)),
+}
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_whoever_waits_is_told_when_the_store_is_closed(here: Path, how: str) -> None:
+    session = loom.open(here / "s.duckdb")
+    run, body = hanging(session, sync=True)
+    threading.Timer(0.05, session.close).start()
+
+    with pytest.raises(loom.StoreClosed, match=run.id):
+        WAYS[how](run)
+    body.release.set()
