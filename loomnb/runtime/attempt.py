@@ -11,6 +11,7 @@ from loomnb.documents import DocumentEntity, Shelf
 from loomnb.errors import NotJson, OwnershipLost, Refused
 from loomnb.jsonvalue import FrozenDict, freeze
 from loomnb.runtime.definition import Definition, Move, RunContext
+from loomnb.runtime.failure import stored_text
 from loomnb.runtime.record import Progress, RunRecord
 from loomnb.runtime.registry import REGISTRY
 
@@ -235,8 +236,9 @@ class Attempt:
 
     def note(self, text: str) -> int:
         """Take what the body printed or logged. Kept even when the move fails."""
-        self.log.append(text)
-        self.record.log(text)
+        kept = stored_text(text)
+        self.log.append(kept)
+        self.record.log(kept)
         return len(text)
 
     def revoke(self) -> None:

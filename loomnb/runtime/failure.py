@@ -11,7 +11,7 @@ from typing import Any
 
 from loomnb.errors import Bug, LoomError
 
-__all__ = ["Failure", "explain", "name_frames_by", "tame", "user_traceback"]
+__all__ = ["Failure", "explain", "name_frames_by", "stored_text", "tame", "user_traceback"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _HIDDEN = ("/asyncio/", "/concurrent/futures/", "/threading.py", "/contextvars", "/pydantic/", "/selectors.py", "/IPython/core/")
@@ -32,20 +32,21 @@ class Failure:
     @staticmethod
     def of(exc: BaseException) -> Failure:
         """The failure of an exception. A code of ours is kept; an exception of the user's is MOVE_FAILED."""
+        own = exc if isinstance(exc, LoomError) else None
         frames = [f for f in traceback.extract_tb(exc.__traceback__) if not _ours(f.filename)]
         kept = traceback.StackSummary.from_list(
             [traceback.FrameSummary(_Frames.name(f.filename), f.lineno, f.name, line=f.line) for f in frames]
         )
-        notes = "\n".join(getattr(exc, "__notes__", []))
-        advice = "\n".join(filter(None, [exc.advice if isinstance(exc, LoomError) else "", notes]))
+        notes = getattr(exc, "__notes__", None)
+        advice = [getattr(own, "advice", ""), *(map(_text_of, notes) if isinstance(notes, (list, tuple)) else [])]
         return Failure(
-            code=exc.code if isinstance(exc, LoomError) else "MOVE_FAILED",
-            message=_message(exc),
-            type=type(exc).__name__,
-            advice=advice,
-            retryable=exc.retryable if isinstance(exc, LoomError) else False,
-            frames="".join(kept.format()),
-            traceback="".join(traceback.format_exception(exc)),
+            code=own.code if own is not None else "MOVE_FAILED",
+            message=_message(exc) or type(exc).__name__,
+            type=stored_text(type(exc).__name__),
+            advice=stored_text("\n".join(filter(None, advice))),
+            retryable=own.retryable if own is not None else False,
+            frames=stored_text("".join(kept.format())),
+            traceback=stored_text(_whole_traceback(exc)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -71,11 +72,17 @@ def name_frames_by(name: Callable[[str], str]) -> None:
     _Frames.name = staticmethod(name)
 
 
-def _text_of(exc: BaseException) -> str:
+def stored_text(text: str) -> str:
+    """A text as it can be stored: half a surrogate pair (from a file's name, say) is written out as its escape."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _text_of(value: object) -> str:
+    """`str(value)`, also where that raises: a failure whose text is broken must still be told, and tried again."""
     try:
-        return str(exc) or type(exc).__name__
+        return stored_text(str(value))
     except Exception:  # noqa: BLE001  # the user's own __str__ is broken: its name is all there is to say
-        return f"a {type(exc).__name__} whose text cannot be made"
+        return f"a {type(value).__name__} whose text cannot be made"
 
 
 def _message(exc: BaseException) -> str:
@@ -83,7 +90,15 @@ def _message(exc: BaseException) -> str:
     if not isinstance(exc, LoomError):
         return _text_of(exc)
     fields: dict[str, str] = getattr(exc, "fields", {})
-    return exc.message + "".join(f" {name + ': ' if name else ''}{text}." for name, text in fields.items())
+    told = "".join(f" {name + ': ' if name else ''}{text}." for name, text in fields.items())
+    return _text_of(getattr(exc, "message", exc)) + stored_text(told)
+
+
+def _whole_traceback(exc: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(exc))
+    except Exception:  # noqa: BLE001  # an exception with a __bool__, __eq__ or __notes__ of its own that raises
+        return "".join(traceback.format_tb(exc.__traceback__)) + f"{type(exc).__name__}\n"
 
 
 def _ours(filename: str) -> bool:
@@ -103,7 +118,7 @@ def tame(exc: BaseException) -> Exception:
     """SystemExit and KeyboardInterrupt would stop the loop for every run, StopIteration cannot be set on a future."""
     if isinstance(exc, Exception) and not isinstance(exc, (StopIteration, StopAsyncIteration)):
         return exc
-    wrapped = _BodyStopped(f"{type(exc).__name__} was raised in a move: {exc}")
+    wrapped = _BodyStopped(f"{type(exc).__name__} was raised in a move: {_text_of(exc)}")
     wrapped.__cause__ = exc
     return wrapped.with_traceback(exc.__traceback__)
 
@@ -118,7 +133,7 @@ _THREAD_HINTS = ("can only be used in that same thread", "only works in main thr
 
 def explain(exc: Exception, loop: str) -> Exception:
     """Add what to do to errors that come from where a move runs."""
-    text = str(exc)
+    text = _text_of(exc)
     if any(hint in text for hint in _LOOP_HINTS):
         exc.add_note(
             "loom: a client, lock, queue or task made in a cell belongs to the notebook's loop; moves run on their own. Make it "

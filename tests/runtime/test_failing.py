@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -11,7 +12,15 @@ from typing import Any
 import pytest
 
 import loomnb as loom
+from loomnb.runtime import CURRENT
 from tests.helpers import StillSource, at_rest, status_is
+
+
+class Loomish(loom.LoomError):
+    """One of ours that was made without our own __init__."""
+
+    def __init__(self) -> None: ...
+
 
 Attempt = Callable[[int, Any], None]
 """What the n-th try (from 0) does, given its context."""
@@ -561,3 +570,91 @@ def test_retry_after_an_error_places_clean_up_goes_back_to_what_failed(session: 
 
     assert at_rest(run).status == "completed"
     assert [entry.name for entry in run.history] == ["", "begin", "clean", "work"]
+
+
+class Unspeakable(Exception):
+    """Its text cannot be had, nor anything else that a report would look at."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("no truth")
+
+
+def unnoted() -> Exception:
+    exc = ValueError("noted")
+    exc.__notes__ = [1, Unspeakable()]  # type: ignore[list-item]
+    return exc
+
+
+@pytest.mark.parametrize(
+    "exc", [Unspeakable(), unnoted(), ValueError("half \ud800 a pair"), Loomish()], ids=["str", "notes", "surrogate", "ours"]
+)
+@pytest.mark.parametrize("in_guard", [False, True])
+def test_an_exception_whose_text_is_broken_is_a_failure_like_any_other(
+    session: loom.Loom, exc: Exception, in_guard: bool
+) -> None:
+    @loom.workflow(name="unspeakable")
+    class UnspeakableWorkflow(loom.BaseWorkflow):
+        @loom.transition(to="work")
+        def begin(self) -> None: ...
+
+        @loom.transition(from_="work", to="end", retry_attempts=1, retry_delay=1, error_place="broken")
+        @loom.guard("may")
+        def work(self) -> None:
+            raise exc
+
+        @loom.transition(from_="broken", to="end", wait=True)
+        def give_up(self) -> None: ...
+
+        def may(self) -> bool:
+            if in_guard:
+                raise exc
+            return True
+
+    run = session.start(UnspeakableWorkflow)
+
+    assert at_rest(run).status == "waiting"  # in its error place, after its automatic retry
+    assert (run.place, run.has_error) == ("broken", True)
+    assert run.error_code != "BUG"
+    ((failures,),) = session.sql("select count(*) from moves where outcome = 'failed'").fetchall()
+    assert failures == 2
+
+
+@pytest.mark.parametrize(
+    "exc", [asyncio.CancelledError(), KeyboardInterrupt(), SystemExit(3)], ids=["canceled", "interrupt", "exit"]
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_whatever_a_guard_raises_fails_its_transition(session: loom.Loom, exc: BaseException, is_async: bool) -> None:
+    def sync(self: Any) -> bool:
+        raise exc
+
+    async def later(self: Any) -> bool:
+        raise exc
+
+    body = {
+        "begin": loom.transition(to="work")(lambda self: None),
+        "work": loom.transition(from_="work", to="end")(loom.guard("may")(lambda self: None)),
+        "may": later if is_async else sync,
+    }
+    run = session.start(loom.workflow(name="guarding")(type("Guarding", (loom.BaseWorkflow,), body)))
+
+    assert at_rest(run).status == "failed"
+    assert run.place == "work"
+
+
+def test_a_print_that_is_no_valid_text_does_not_fail_the_move(session: loom.Loom) -> None:
+    @loom.workflow
+    class Printing(loom.BaseWorkflow):
+        @loom.transition(to="end")
+        def go(self) -> None:
+            current = CURRENT.get()
+            assert current is not None
+            current.note("a file called \udcff.txt\n")  # what the notebook's tap does with each print
+
+    run = session.start(Printing)
+
+    assert at_rest(run).status == "completed"
+    assert run.log == "a file called \\udcff.txt\n"
+    assert session.sql("select text from logs").fetchall() == [(run.log,)]
