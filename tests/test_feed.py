@@ -65,3 +65,40 @@ def test_the_head_does_not_carry_the_graph(session: loom.Loom) -> None:
     feed = Feed(run.record, run.runtime, lambda _: None)
 
     assert "svg" not in str(feed.head)
+
+
+@loom.workflow(name="feed_twice")
+class Twice(loom.BaseWorkflow[Any]):
+    @loom.transition(to="first")
+    def begin(self) -> None: ...
+
+    @loom.transition(from_="first", to="second", wait=True)
+    def look(self) -> None: ...
+
+    @loom.transition(from_="second", to="end", wait=True)
+    def delete(self) -> None: ...
+
+
+def submitted(run: loom.Run, **message: Any) -> str:
+    """How the feed takes an answer: `accepted`, or `refused`."""
+    said: Queue[dict[str, Any]] = Queue()
+    feed = Feed(run.record, run.runtime, said.put)
+    feed.receive({"type": "answer", "n": 1, "values": {}, **message})
+    while (reply := said.get(timeout=PATIENCE))["type"] not in ("accepted", "refused"):
+        pass
+    feed.close()
+    at_rest(run)
+    return str(reply["type"])
+
+
+def test_a_second_click_on_a_question_does_not_answer_the_next_one(session: loom.Loom) -> None:
+    run = session.start(Twice)
+    at_rest(run)
+    first = run.pending[0].id
+
+    assert submitted(run, ask=first) == "accepted"
+    assert submitted(run, ask=first) == "refused"
+    for wrong in ({}, {"ask": None}, {"ask": 5}, {"ask": ["x"]}, {"ask": ""}, {"ask": "look"}):
+        assert submitted(run, **wrong) == "refused"
+    assert (run.status, run.place) == ("waiting", "second")
+    assert submitted(run, ask=run.pending[0].id) == "accepted"

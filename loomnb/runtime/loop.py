@@ -301,7 +301,7 @@ class Runtime:
             AnswerInvalid: it does not fit; the ask stays open.
             AnswerRefused: nothing may take it now.
         """
-        ask = self._find_ask(record, name_or_id)
+        ask = self._find_ask(record, name_or_id, is_named=payload is not MISSING and name_or_id is not MISSING)
         if ask is None:  # one argument that is neither a name nor an id: it is the payload of the only ask
             ask, payload = record.view.asks[0], name_or_id
         definition, move = self._wait_of(record, ask)
@@ -328,12 +328,14 @@ class Runtime:
                 raise
         self._moves.go(record)
 
-    def _find_ask(self, record: RunRecord, name_or_id: Any) -> Ask | None:
+    def _find_ask(self, record: RunRecord, name_or_id: Any, *, is_named: bool) -> Ask | None:
         asks = record.view.asks
         if isinstance(name_or_id, str):
             for ask in asks:
                 if name_or_id in (ask.id, ask.name):
                     return ask
+        if is_named:  # a second click on a question that is gone must never answer the one that came after it
+            raise self.refusal(record, name_or_id if isinstance(name_or_id, str) else repr(name_or_id))
         if not asks:
             raise self.refusal(record, "")
         if len(asks) > 1:
