@@ -54,8 +54,8 @@ __all__ = [
     "after",
     "current_attempt",
     "default_timeout",
-    "name_frames_by",
     "definition_graph",
+    "name_frames_by",
     "run_graph",
     "try_move",
 ]

@@ -53,6 +53,7 @@ def transition(
     """Make a method a transition between two places. Stacked on one method, it listens at several places.
 
     Args:
+        misused: nothing; what stands here when the brackets were forgotten.
         to: the place it leads to; `"end"` completes the run.
         from_: the place it leaves; default: the start.
         wait: fire only when it is answered by name, never by itself. While the run rests at `from_`, its question is open.

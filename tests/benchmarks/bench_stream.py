@@ -95,9 +95,7 @@ def panel(kernel: Kernel, folder: Path, pause: float) -> tuple[int, int, float]:
     logs = "".join(m.get("log") or "" for m in kernel.custom[model_id])
     if TOKEN * 3 not in logs:
         raise RuntimeError(f"the tokens never reached the panel's log: {logs[:200]!r}")
-    count, total = traffic(
-        kernel.iopub[before:], {"comm_msg", "comm_open", "display_data", "update_display_data", "stream"}
-    )
+    count, total = traffic(kernel.iopub[before:], {"comm_msg", "comm_open", "display_data", "update_display_data", "stream"})
     kernel.run("loom.close()")
     return count, total, took
 

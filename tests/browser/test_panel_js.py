@@ -87,7 +87,9 @@ def test_a_silent_kernel_greys_the_panel_and_names_the_way_back(stage: Stage) ->
 
     stage.wait(5.6)
 
-    expect(stage.find(".loom-line")).to_have_text('kernel gone: loom.run("run-1") or loom.pending() brings this back; so does running this cell again')
+    expect(stage.find(".loom-line")).to_have_text(
+        'kernel gone: loom.run("run-1") or loom.pending() brings this back; so does running this cell again'
+    )
     assert stage.find(".loom-panel").get_attribute("data-live") == "gone"
     expect(stage.find("[data-key='f:message']")).to_be_disabled()
     assert stage.find("form").get_attribute("aria-disabled") == "true"
