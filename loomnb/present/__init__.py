@@ -17,6 +17,8 @@ from loomnb.present.story import (
     path_tail,
     story_bundle,
     story_plain,
+    taker_that_tells,
+    takers_of,
 )
 from loomnb.present.table import table_html, table_markdown
 from loomnb.present.values import value_html
@@ -46,5 +48,7 @@ __all__ = [
     "story_plain",
     "table_html",
     "table_markdown",
+    "taker_that_tells",
+    "takers_of",
     "value_html",
 ]

@@ -6,7 +6,7 @@ Deterministic: no ids, no times, no addresses, so that a saved notebook reads we
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,8 @@ __all__ = [
     "path_tail",
     "story_bundle",
     "story_plain",
+    "taker_that_tells",
+    "takers_of",
 ]
 
 STATUS_TEXT: Mapping[str, str] = {
@@ -79,7 +81,8 @@ class Story:
 
     def in_order(self) -> Iterator[DocumentEntity | tuple[Ask, Any]]:
         """Documents and answered questions as they came."""
-        answers = [(before, *told) for before, *one in self.answered if (told := self._told_once(*one))]
+        takers = takers_of(self.documents, self.place)
+        answers = [(before, *told) for before, *one in self.answered if (told := _told_once(takers, *one))]
         for entity in self.documents:
             if is_hidden(entity.ui, self.place):
                 continue
@@ -88,18 +91,32 @@ class Story:
             yield entity
         yield from (a[1:] for a in answers)
 
-    def _told_once(self, ask: Ask, payload: Any) -> tuple[Ask, Any] | None:
-        """An answer without what a document that took it shows anyhow: of a form its label is left, of a prompt nothing."""
-        for entity in self.documents if isinstance(payload, Mapping) else ():
-            if ask.name not in transitions_of(entity.ui) or is_hidden(entity.ui, self.place):
-                continue
-            if isinstance(entity.content, Mapping) and all(entity.content.get(k) == v for k, v in payload.items()):
-                return None if widget_of(entity.ui) in PROMPTS else (ask, {})
-        return ask, payload
-
     def shown_asks(self) -> tuple[Ask, ...]:
         """The open asks that their author does not hide."""
         return tuple(a for a in self.asks if a.widget is None or not a.widget.hidden)
+
+
+def takers_of(documents: Iterable[DocumentEntity], place: str) -> list[DocumentEntity]:
+    """The documents on show that take answers, or took them."""
+    return [d for d in documents if transitions_of(d.ui) and not is_hidden(d.ui, place) and isinstance(d.content, Mapping)]
+
+
+def taker_that_tells(takers: Iterable[DocumentEntity], ask: Ask, payload: Any) -> DocumentEntity | None:
+    """The document that took an answer and shows all of it now: to tell the answer beside it would say it twice."""
+    if not isinstance(payload, Mapping):
+        return None
+    for entity in takers:
+        if ask.name in transitions_of(entity.ui) and all(entity.content.get(k) == v for k, v in payload.items()):
+            return entity
+    return None
+
+
+def _told_once(takers: Iterable[DocumentEntity], ask: Ask, payload: Any) -> tuple[Ask, Any] | None:
+    """An answer without what a document shows anyhow: of a form its label is left, of a prompt nothing."""
+    entity = taker_that_tells(takers, ask, payload)
+    if entity is None:
+        return ask, payload
+    return None if widget_of(entity.ui) in PROMPTS else (ask, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pydantic
 import pytest
-from loomnb_widgets.answers import document_payload_of
+from loomnb_widgets.answers import answer_index, document_payload_of
 from loomnb_widgets.feed import Feed
 from loomnb_widgets.views import head_view
 
@@ -234,6 +234,33 @@ def test_a_document_is_hidden_from_people_where_its_meta_says(session: loom.Loom
 
     assert "First" not in repr(run)
     assert (head_view(run.record)["hidden_docs"], [d.content["title"] for d in run.documents]) == ([0], ["First"])
+
+
+def test_an_answer_is_not_drawn_beside_the_document_that_shows_it(session: loom.Loom) -> None:
+    @loom.document(widget={"widget": "form", "options": {"actions": [{"transition": "keep"}]}})
+    class KeptDocument(Notes):
+        pass
+
+    @loom.workflow
+    class KeepWorkflow(loom.BaseWorkflow[Any]):
+        @loom.transition(to="review")
+        def begin(self) -> None:
+            self.document_store.save(KeptDocument(title="First"), key="n")
+
+        @loom.transition(from_="review", to="review", wait=True, schema=Notes)
+        def keep(self, state: Any, input: Any) -> None:  # noqa: A002
+            if input.data.title != "Not saved":
+                self.document_store.save(KeptDocument(title=input.data.title), key="n")
+
+    run = session.start(KeepWorkflow)
+    hidden = []
+    for title in ("Second", "Not saved"):
+        at_rest(run)
+        run.answer("keep", {"title": title})
+        at_rest(run)
+        hidden.append(head_view(run.record)["hidden_docs"])
+
+    assert hidden[0] == hidden[1] == [answer_index(0, 1)]  # what is shown nowhere else stays
 
 
 def test_a_document_is_drawn_and_answered_after_a_restart(here: Path) -> None:

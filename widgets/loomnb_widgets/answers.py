@@ -17,10 +17,10 @@ from loomnb.documents import (
     widget_of,
 )
 from loomnb.errors import AnswerRefused
-from loomnb.present import document_title, markdown_html
+from loomnb.present import document_title, markdown_html, taker_that_tells, takers_of
 from loomnb.runtime import RunRecord
 
-__all__ = ["active_documents", "covering", "document_ask", "document_payload_of", "hidden_documents"]
+__all__ = ["active_documents", "answer_index", "covering", "document_ask", "document_payload_of", "hidden_documents"]
 
 
 def active_documents(record: RunRecord) -> list[tuple[DocumentEntity, dict[str, str]]]:
@@ -39,9 +39,18 @@ def active_documents(record: RunRecord) -> list[tuple[DocumentEntity, dict[str, 
     return found
 
 
-def hidden_documents(record: RunRecord) -> list[int]:
-    """The indexes of documents that are not shown where the run is."""
-    return [entity.index for entity in _drawn(record) if is_hidden(entity.ui, record.view.place)]
+def hidden_documents(record: RunRecord) -> list[float]:
+    """The indexes of what is not shown where the run is: documents, and answers that a document tells already."""
+    place, drawn = record.view.place, _drawn(record)
+    takers = takers_of(drawn, place)
+    answered = enumerate(tuple(record.answered)) if takers else ()
+    told = [answer_index(at, before) for at, (_, before, *one) in answered if taker_that_tells(takers, *one)]
+    return [*(entity.index for entity in drawn if is_hidden(entity.ui, place)), *told]
+
+
+def answer_index(number: int, before: int) -> float:
+    """Where an answered question stands among the documents: between the two it came between."""
+    return before - 1 + (number + 1) / 1_000_000
 
 
 def _drawn(record: RunRecord) -> list[DocumentEntity]:

@@ -20,7 +20,7 @@ from loomnb.present import (
 )
 from loomnb.ready import ASK
 from loomnb.runtime import FINISHED, RunRecord, Status
-from loomnb_widgets.answers import active_documents, document_ask, hidden_documents
+from loomnb_widgets.answers import active_documents, answer_index, document_ask, hidden_documents
 
 __all__ = [
     "answer_view",
@@ -202,7 +202,7 @@ def answer_view(number: int, answered: tuple[int, int, Ask, Any]) -> dict[str, A
     """An answered question as the view draws it: among the documents, between the two it came between."""
     stamp, before, ask, payload = answered
     return {
-        "index": before - 1 + (number + 1) / 1_000_000,
+        "index": answer_index(number, before),
         "stamp": stamp,
         "name": "answer",
         "kind": "answer",
