@@ -38,6 +38,7 @@ def test_a_person_types_clicks_switches_theme_and_restarts(notebook, lab: LabSer
     nb.wait_text(1, "in")
     nb.interrupt()
     nb.wait_text(1, "KeyboardInterrupt")
+    nb.wait_idle()  # a cell sent while the kernel still drops its queue would be dropped, too
     nb.run_cell(2)
     nb.wait_idle()
     assert nb.text(2) == "2"
