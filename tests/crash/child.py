@@ -33,7 +33,7 @@ def effect(run_id: str, number: int, key: str) -> None:
     os.close(file)
 
 
-@loom.workflow(name="killed", title="Killed")
+@loom.workflow(name="killed_at_random")
 class KilledWorkflow(loom.BaseWorkflow):
     """Goes round its places until it made MOVES moves; every second one is a sync body, one saves a document."""
 

@@ -21,9 +21,16 @@ _IMPORT = re.compile(r"^import \{[^}]*\} from \"\./[\w-]+\.js\";\n", re.MULTILIN
 _EXPORT = re.compile(r"^export (?!default\b)", re.MULTILINE)
 
 
+_ASIDE = re.compile(r"^[ \t]*(?://.*|/\*\*(?:.|\n)*?\*/[ \t]*)\n|^[ \t]+", re.MULTILINE)
+"""Comments that fill their lines, and what indents a line: a quarter of what each panel would send to the page."""
+
+
+_ASIDE_CSS = re.compile(r"/\*(?:.|\n)*?\*/\n?|^[ \t]+", re.MULTILINE)
+
+
 def joined(sources: list[str]) -> str:
-    """One module of several."""
-    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", source)) for source in sources)
+    """One module of several. No template of theirs may span lines, since lines lose their indentation."""
+    return _ASIDE.sub("", "\n".join(_EXPORT.sub("", _IMPORT.sub("", source)) for source in sources))
 
 
 def panel_module() -> str:
@@ -33,4 +40,4 @@ def panel_module() -> str:
 
 def panel_sheet() -> str:
     """The panel's style."""
-    return "\n".join((_STATIC / name).read_text(encoding="utf-8") for name in PANEL_SHEETS)
+    return _ASIDE_CSS.sub("", "\n".join((_STATIC / name).read_text(encoding="utf-8") for name in PANEL_SHEETS))
