@@ -29,9 +29,7 @@ _TOOLS = (
     "BaseTool Callback FunctionTool QueueResult ServerTool ToolCallOptions ToolEnvelope ToolInterception ToolOptions ToolResult "
     "overrides resolve tool use_tool_interceptor"
 )
-_WORKFLOWS = (
-    "BaseWorkflow RunOptions StudioAppOptions StudioUiConfig TransitionOptions WorkflowOptions guard transition workflow"
-)
+_WORKFLOWS = "BaseWorkflow RunOptions StudioAppOptions StudioUiConfig TransitionOptions WorkflowOptions guard transition workflow"
 _PRESENT = "Graph GraphEdge GraphNode"
 _READY = (
     "AskUserConfirmDocument AskUserDocument AskUserOptionsDocument AskUserWorkflow ChildOutcome ConfirmUserDocument "
