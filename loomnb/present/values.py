@@ -11,6 +11,9 @@ from loomnb.present.markdown import escape
 
 __all__ = ["rows_html", "value_html"]
 
+_DRAWN = 20
+"""Objects of a list that are drawn one by one; more read better as JSON."""
+
 
 def value_html(value: Any) -> str:
     """A JSON value as safe HTML."""
@@ -18,6 +21,8 @@ def value_html(value: Any) -> str:
         return rows_html([(humanised(k), value_html(v)) for k, v in value.items()])
     if isinstance(value, list) and value and all(not isinstance(v, (Mapping, list)) for v in value):
         return "<ul>" + "".join(f"<li>{value_html(v)}</li>" for v in value) + "</ul>"
+    if isinstance(value, list) and 0 < len(value) <= _DRAWN and all(isinstance(v, Mapping) and v for v in value):
+        return "<ol>" + "".join(f"<li>{value_html(v)}</li>" for v in value) + "</ol>"
     if isinstance(value, (Mapping, list)):
         return f"<pre>{escape(json.dumps(value, ensure_ascii=False, indent=2))}</pre>"
     text = {True: "yes", False: "no"}.get(value) if isinstance(value, bool) else "–" if value is None else str(value)

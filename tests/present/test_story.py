@@ -326,3 +326,12 @@ def test_an_answer_that_a_document_holds_is_told_once():
     both = told("Other pens", None)  # what was sent is nowhere else
     assert both.count("Pens") == both.count("yes") == 1
     assert "Reply" in both
+
+
+def test_a_result_that_lists_objects_is_drawn_as_a_list_and_a_long_one_as_json():
+    def html(count: int) -> str:
+        return story_bundle(story(status="completed", asks=(), result=[{"who": "Ada", "tags": ["a"]}] * count))["text/html"]
+
+    assert html(2).count("<li><dl") == 2
+    assert "<pre>" not in html(2)
+    assert "<pre>[" in html(100)
