@@ -194,6 +194,8 @@ class RunRecord:
     body: asyncio.Task[Any] | None = None
     body_done: asyncio.Future[None] | None = None
     exception: BaseException | None = None
+    judged_by: object = None
+    """The definition whose state schema the state was found to fit."""
     advice: str = ""
     """Why it does not go on by itself: its definition is missing or another one."""
     script_error: Exception | None = None

@@ -181,4 +181,11 @@ class Records:
             except LoomError as exc:
                 record.advice = f"The arguments of this run do not fit {record.workflow!r} any more: {exc}"
                 definition = None
+        if definition is not None and record.moves and record.judged_by is not definition:
+            try:  # a cell was run again with another state schema: say which fields differ, before a move meets them
+                definition.check_state(record.state)
+                record.judged_by = definition
+            except LoomError as exc:
+                record.advice = f"{exc} Run the cell again with a schema that fits it, or cancel the run."
+                definition = None
         return definition

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import create_model
 
 import loomnb as loom
 from loomnb.runtime import REGISTRY
@@ -414,3 +415,29 @@ def test_a_failed_run_may_be_retried_after_a_restart(here: Path) -> None:
 
         assert at_rest(run).status == "completed"
         assert run.result == ["mine", 1]
+
+
+def test_a_run_whose_state_does_not_fit_the_new_schema_says_which_fields_differ(session: loom.Loom) -> None:
+    """Running the cell again with another state schema: the waiting run is kept, and takes no answer until it fits."""
+
+    def define(schema: Any) -> type[loom.BaseWorkflow[Any]]:
+        @loom.workflow(name="reshaped", state_schema=schema)
+        class ReshapedWorkflow(loom.BaseWorkflow[Any]):
+            @loom.transition(to="asked")
+            def begin(self, state: object) -> None:
+                self.assign_state(count=1)
+
+            @loom.transition(from_="asked", to="end", wait=True)
+            def go(self, state: object) -> None: ...
+
+        return ReshapedWorkflow
+
+    run = session.start(define(create_model("Old", count=(int, ...))))
+    at_rest(run)
+    define(create_model("New", count=(int, ...), unit=(str, ...)))
+    with pytest.raises(loom.AnswerRefused, match="unit"):
+        run.answer("go", None)
+    define(create_model("Old", count=(int, ...)))
+    run.answer("go", None)
+
+    assert at_rest(run).status == "completed"
