@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from loomnb.errors import LoomError, Refused, StoreClosed, StoreDamaged
+from loomnb.errors import LoomError, Refused, StoreClosed, StoreDamaged, WorldFailed
 from loomnb.ids import Source
 from loomnb.store.lock import OwnerLock
 from loomnb.store.schema import migrate
@@ -128,23 +128,36 @@ class Database:
 
         Raises:
             Refused: the file exists already, or is the store itself.
+            WorldFailed: it could not be written; nothing of it is left.
         """
         target = Path(path).resolve()
         if target.exists():
             raise Refused(f"{target} exists already.", advice="Name a file that does not exist, or remove it first.")
-        target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(target.name + ".partial")
-        partial.unlink(missing_ok=True)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial.unlink(missing_ok=True)
+            self._copy_to(partial)
+            partial.rename(target)  # whole or not at all: a copy that was interrupted is never taken for one
+        except (duckdb.Error, OSError) as exc:
+            for left in (partial, partial.with_name(partial.name + ".wal")):
+                with contextlib.suppress(OSError):
+                    left.unlink(missing_ok=True)
+            raise WorldFailed(
+                f"The copy {target} could not be written: {str(exc).splitlines()[0]}",
+                advice="Nothing of it is left. Check that its folder is writable and the disk has room.",
+            ) from exc
+        return target
+
+    def _copy_to(self, path: Path) -> None:
         with self._copying, self.reading() as cursor:
             (name,) = cursor.execute("select current_database()").fetchone()
-            quoted, doubled = str(partial).replace("'", "''"), name.replace('"', '""')
+            quoted, doubled = str(path).replace("'", "''"), name.replace('"', '""')
             cursor.execute(f"attach '{quoted}' as loom_snapshot")
             try:
                 cursor.execute(f'copy from database "{doubled}" to loom_snapshot')
             finally:
                 cursor.execute("detach loom_snapshot")
-        partial.rename(target)  # whole or not at all: a copy that was interrupted is never taken for one
-        return target
 
     def close(self) -> None:
         """Finish what was accepted and release the file. Closing twice is fine."""

@@ -167,6 +167,7 @@ def query(
     Raises:
         Refused: it is not one query, it would write, a name is unknown, or DuckDB refuses it; the text says why.
     """
+    _check_arguments(sql, params)
     cursor = database.cursor()
     done = False
     try:
@@ -205,13 +206,27 @@ _LOOKS = re.compile(
 """Pragmas that only look. The others set something, for every connection of this store."""
 
 
+def _check_arguments(sql: object, params: object) -> None:
+    if not isinstance(sql, str):
+        raise Refused(f"loom.sql takes the text of a query, not a {type(sql).__name__}.")
+    try:
+        sql.encode()
+    except UnicodeEncodeError as exc:
+        raise Refused("The query holds half of a surrogate pair: it is no valid text.") from exc
+    if params is not None and not isinstance(params, (list, tuple, Mapping)):
+        raise Refused(f"params={params!r:.60} are no values.", advice="A list for `?`, a mapping for `$name`.")
+
+
 def _check(cursor: Any, sql: str) -> None:
     statements = cursor.extract_statements(sql)
     if len(statements) != 1:
         raise Refused(
             f"{len(statements)} statements were given; loom.sql runs one query.", advice="Split them into several calls."
         )
-    kind = str(statements[0].type).rpartition(".")[2]
+    try:
+        kind = str(statements[0].type).rpartition(".")[2]
+    except ValueError:  # a kind that DuckDB's Python side has no name for, such as UPDATE EXTENSIONS: no query
+        kind = "maintenance"
     if kind == "PRAGMA" and not _LOOKS.match(sql):
         raise Refused(f"loom.sql only reads, and this pragma may change a setting: {sql.strip()}")
     if kind not in ("SELECT", "EXPLAIN", "PRAGMA"):

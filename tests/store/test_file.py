@@ -377,6 +377,38 @@ def test_a_store_of_any_name_can_be_copied(here: Path, name: str) -> None:
         assert session.snapshot(str(here / "copy.duckdb")).exists()
 
 
+FULL = """
+import resource, signal, sys
+import loomnb as loom
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with loom.open(sys.argv[1]) as session:
+    session.confirm("x" * 2_000_000)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))  # as if the disk were full
+    try:
+        session.snapshot(sys.argv[2])
+    except loom.WorldFailed as exc:
+        print(exc.message)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    print(session.snapshot(sys.argv[2]).exists())
+"""
+
+
+def test_a_snapshot_for_which_there_is_no_room_leaves_nothing(here: Path) -> None:
+    (here / "copies").mkdir()
+    command = [sys.executable, "-c", FULL, str(here / "s.duckdb"), str(here / "copies" / "copy.duckdb")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True, timeout=60)
+
+    assert "could not be written" in done.stdout.splitlines()[0]
+    assert done.stdout.splitlines()[1] == "True"
+    assert [p.name for p in (here / "copies").iterdir()] == ["copy.duckdb"]
+
+
+def test_a_snapshot_where_nothing_can_be_written_says_so(session: loom.Loom, here: Path) -> None:
+    (here / "taken").write_text("a file")
+    with pytest.raises(loom.WorldFailed, match="could not be written"):
+        session.snapshot(str(here / "taken" / "copy.duckdb"))
+
+
 def test_a_snapshot_leaves_only_itself(session: loom.Loom, here: Path) -> None:
     session.snapshot(str(here / "copies" / "copy.duckdb"))
 

@@ -45,6 +45,7 @@ WRITES = [
     "pragma enable_profiling",
     "pragma force_checkpoint",
     "install httpfs",
+    "update extensions",
     "load httpfs",
     "begin",
     "commit",
@@ -139,6 +140,18 @@ def test_a_wrong_query_is_refused_in_words_that_help(session: loom.Loom, sql: st
         session.sql(sql)
 
     assert caught.value.code == "SQL_REFUSED"
+
+
+@pytest.mark.parametrize("sql", [None, 5, b"select 1", ["select 1"], "select 'half \ud800'"], ids=repr)
+def test_what_is_no_text_is_no_query(session: loom.Loom, sql: Any) -> None:
+    with pytest.raises(loom.Refused):
+        session.sql(sql)
+
+
+@pytest.mark.parametrize("params", ["ab", 5, {1, 2}])
+def test_what_is_no_list_or_mapping_gives_no_values(session: loom.Loom, params: Any) -> None:
+    with pytest.raises(loom.Refused, match="values"):
+        session.sql("select ?", params)
 
 
 def test_an_unknown_table_lists_those_there_are(session: loom.Loom) -> None:
