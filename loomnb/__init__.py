@@ -13,8 +13,8 @@ __version__ = "0.1.0"
 
 _ERRORS = (
     "AnswerInvalid AnswerRefused ArgsInvalid Bug Conflict DefinitionError LoomError MoveTimedOut NoFrontEnd NotFound "
-    "NotJson OwnershipLost ReadOnly Refused RunFailed SchemaValidationError StoreBusy StoreClosed StoreDamaged ToolFailed "
-    "ToolPending WorldFailed WouldDeadlock"
+    "NotJson OwnershipLost ReadOnly Refused RunFailed SchemaValidationError StoreBusy StoreClosed StoreDamaged "
+    "ToolFailed ToolPending WorldFailed WouldDeadlock"
 )
 _ASKS = (
     "Answers Ask Confirmation Option Question user_answer_confirmation_schema user_answer_questions_schema "
@@ -52,6 +52,7 @@ _WHERE: dict[str, tuple[str, str]] = {
     **{name: ("loomnb.studio", name) for name in _STUDIO.split()},
     **{name: ("loomnb.present", name) for name in _PRESENT.split()},
     "Relation": ("loomnb.store", "Relation"),
+    "StoreWarning": ("loomnb.store", "StoreWarning"),
     "open": ("loomnb.studio", "open_store"),
 }
 

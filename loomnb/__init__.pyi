@@ -78,6 +78,7 @@ from loomnb.runtime import Status as Status
 from loomnb.runtime import TransitionInput as TransitionInput
 from loomnb.runtime import WorkflowState as WorkflowState
 from loomnb.store import Relation as Relation
+from loomnb.store import StoreWarning as StoreWarning
 from loomnb.studio import App as App
 from loomnb.studio import AskRun as AskRun
 from loomnb.studio import Loom as Loom
@@ -197,6 +198,7 @@ __all__ = [
     "StoreBusy",
     "StoreClosed",
     "StoreDamaged",
+    "StoreWarning",
     "StudioAppOptions",
     "StudioUiConfig",
     "SyncRunResult",

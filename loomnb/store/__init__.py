@@ -1,7 +1,7 @@
 """The DuckDB file: schema and migrations, the one writer, reading, SQL, snapshots."""
 
-from loomnb.store.database import MEMORY, Database, damaged
+from loomnb.store.database import MEMORY, Database, StoreWarning, damaged
 from loomnb.store.relation import Relation, cell_text, parameters, query
 from loomnb.store.writer import Chain, Row
 
-__all__ = ["MEMORY", "Chain", "Database", "Relation", "Row", "cell_text", "damaged", "parameters", "query"]
+__all__ = ["MEMORY", "Chain", "Database", "Relation", "Row", "StoreWarning", "cell_text", "damaged", "parameters", "query"]

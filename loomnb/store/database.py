@@ -5,7 +5,9 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import os
+import shutil
 import threading
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,13 @@ from loomnb.store.lock import OwnerLock
 from loomnb.store.schema import migrate
 from loomnb.store.writer import Acknowledge, Batch, Chain, Row, Writer
 
-__all__ = ["MEMORY", "Database", "damaged"]
+__all__ = ["MEMORY", "Database", "StoreWarning", "damaged"]
 
 MEMORY = ":memory:"
+
+
+class StoreWarning(UserWarning):
+    """A store was opened, and rows that had been acknowledged are missing; the text says how many, and what was kept."""
 
 
 class Database:
@@ -53,14 +59,18 @@ class Database:
                 ) from exc
         try:
             # The root is only ever asked for cursors: a connection that is busy refuses every other call (DuckDB 2).
+            if self._lock is not None and self._lock.left is not None:
+                _keep_log(self.path)
             self._root = _connect(self.path)
         except BaseException:
             self._release()
             raise
         try:
             own = self._root.cursor()
-            migrate(own)
+            if migrate(own):
+                own.execute("checkpoint")  # the store's id must not live in the log alone: it says which log is missing
             (last_seq,) = own.execute("select coalesce(max(seq), 0) from journal").fetchone()
+            (store_id,) = own.execute("select id from store").fetchone()
         except BaseException as exc:
             self._root.close()
             self._release()
@@ -68,6 +78,10 @@ class Database:
                 raise damaged(self.path, exc) from exc
             raise
         self._writer = Writer(own, source, last_seq)
+        if self._lock is not None:
+            _tell_of_loss(self.path, self._lock.left, store_id, last_seq)
+            self._lock.begin(store_id, last_seq)
+            self._writer.acknowledged = self._lock.note
 
     @staticmethod
     def chain() -> Chain:
@@ -212,3 +226,28 @@ def damaged(path: str, exc: duckdb.Error) -> StoreDamaged:
     elif isinstance(exc, duckdb.CatalogException):
         advice = "It is a DuckDB file, but no store: its tables are somebody else's. Open another path."
     return StoreDamaged(f"The store {path} cannot be opened: {str(exc).splitlines()[0]}", advice=advice)
+
+
+def _kept(path: str) -> Path:
+    return Path(path + ".wal.kept")
+
+
+def _keep_log(path: str) -> None:
+    """The last owner died. DuckDB replays what it can read of the log and then deletes it: keep it until that was enough."""
+    log = Path(path + ".wal")
+    if log.exists():
+        shutil.copyfile(log, _kept(path))
+
+
+def _tell_of_loss(path: str, left: tuple[str, int] | None, store_id: str, last_seq: int) -> None:
+    """Compare what the last owner had acknowledged with what is there. A cut log opens without a word (measured)."""
+    if left is not None and left[0] == store_id and left[1] > last_seq:
+        kept = f" What was left of it is in {_kept(path)}." if _kept(path).exists() else ""
+        warnings.warn(
+            f"The store {path} has lost its last {left[1] - last_seq} rows: its log (.wal) was cut short or taken away.{kept} "
+            f"Everything up to row {last_seq} is there; runs go on from what it says.",
+            StoreWarning,
+            stacklevel=2,
+        )
+    else:
+        _kept(path).unlink(missing_ok=True)

@@ -41,15 +41,32 @@ class OwnerLock:
             owner = _read(self.path)
             self._file.close()
             raise _busy(store, owner) from exc
+        self.left = _left(self.path)
+        """The store id and the last acknowledged row of an owner that did not close; None after a clean end."""
         self._file.seek(0)
         self._file.truncate()
-        json.dump({"pid": os.getpid(), "notebook": notebook_name(), "started": now.isoformat(timespec="seconds")}, self._file)
+        head = {"pid": os.getpid(), "notebook": notebook_name(), "started": now.isoformat(timespec="seconds")}
+        self._file.write(json.dumps(head) + "\n")
         self._file.flush()
+        # A descriptor of its own, because writes to one that appends ignore where they should go.
+        self._note = os.open(self.path, os.O_RDWR)
+        self._at = os.fstat(self._note).st_size
+        self._store_id = ""
+
+    def begin(self, store_id: str, seq: int) -> None:
+        """Keep beside the owner what it has acknowledged, so that the next one can tell when rows are missing."""
+        self._store_id = store_id
+        self.note(seq)
+
+    def note(self, seq: int) -> None:
+        """The last acknowledged row. No fsync: it is for a log that was cut, not for a machine that lost its power."""
+        os.pwrite(self._note, f"{self._store_id} {seq:020d}\n".encode(), self._at)
 
     def release(self) -> None:
         """Give the file up. The lock file stays, emptied: removing it would race with the next owner."""
         if not self._file.closed:
             with contextlib.suppress(OSError):
+                os.close(self._note)
                 self._file.seek(0)
                 self._file.truncate()
             self._file.close()
@@ -66,9 +83,17 @@ def _take(file: IO[str]) -> None:
         windows.locking(file.fileno(), windows.LK_NBLCK, 1)
 
 
+def _left(path: Path) -> tuple[str, int] | None:
+    try:
+        store_id, seq = path.read_text(encoding="utf-8").splitlines()[1].split()
+        return store_id, int(seq)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8").partition("\n")[0])
     except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}

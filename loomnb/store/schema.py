@@ -165,8 +165,8 @@ MIGRATIONS: Sequence[Callable[[Callable[[str], object]], None]] = (_1_journal, _
 """Number n is at index n - 1. Never change one that was released: add the next."""
 
 
-def migrate(connection: Any) -> None:
-    """Bring an open store up to date; each migration is committed with its own row in `migrations`.
+def migrate(connection: Any) -> bool:
+    """Bring an open store up to date; each migration is committed with its own row in `migrations`. Whether there was any.
 
     Raises:
         StoreDamaged: a newer loomnb made the file.
@@ -188,3 +188,4 @@ def migrate(connection: Any) -> None:
             connection.execute("rollback")
             raise
         connection.execute("commit")
+    return bool(done < len(MIGRATIONS))

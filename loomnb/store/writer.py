@@ -61,6 +61,8 @@ class Writer:
         self._seq = last_seq
         self._queue: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._closed = False
+        self.acknowledged: Callable[[int], None] = lambda _: None
+        """Called after each commit and before anybody hears of it, with the last sequence number."""
         self.on_commit: Callable[[int], None] = lambda _: None
         """Called on this thread after a commit was acknowledged, with the last sequence number. Must be quick."""
         self._one = _statement(connection, "insert into journal values (?, ?, ?, ?, ?)")
@@ -156,6 +158,7 @@ class Writer:
         except Exception as exc:  # noqa: BLE001  # translated where it enters: DuckDB's own errors, also the unexpected ones
             return commit_error(exc)
         self._seq = seq + len(rows)
+        self.acknowledged(self._seq)
         return None
 
 

@@ -242,7 +242,7 @@ def test_the_file_is_free_once_its_owner_was_killed(here: Path) -> None:
 
 
 def test_the_lock_file_says_who_owns_the_store(session: loom.Loom, here: Path) -> None:
-    owner = json.loads((here / "s.duckdb.lock").read_text())
+    owner = json.loads((here / "s.duckdb.lock").read_text().splitlines()[0])
 
     assert owner["pid"] == os.getpid()
     assert owner["started"]
@@ -441,3 +441,41 @@ def test_two_snapshots_at_once_are_two_copies(session: loom.Loom, here: Path) ->
 
     assert failures == []
     assert len(list(here.glob("copy*.duckdb"))) == 4
+
+
+LOST = """
+import os, sys
+import loomnb as loom
+loom.open(sys.argv[1])
+for number in range(20):
+    loom.confirm(f"Question {number}?")
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("harm", ["cut", "removed"])
+def test_rows_that_a_harmed_log_lost_are_told_and_the_log_is_kept(tmp_path: Path, harm: str) -> None:
+    """DuckDB opens a cut log without a word; what the dead owner had acknowledged stands in the lock file."""
+    path = tmp_path / "lost.duckdb"
+    log = tmp_path / "lost.duckdb.wal"
+    subprocess.run([sys.executable, "-c", LOST, str(path)], check=False)
+    if harm == "cut":
+        os.truncate(log, log.stat().st_size // 2)
+    else:
+        log.unlink()
+
+    with pytest.warns(loom.StoreWarning, match=r"lost its last \d+ rows"):
+        store = loom.open(path)
+    store.close()
+    assert (tmp_path / "lost.duckdb.wal.kept").exists() == (harm == "cut")
+
+
+def test_a_killed_owner_whose_log_is_whole_is_not_mentioned(tmp_path: Path) -> None:
+    path = tmp_path / "whole.duckdb"
+    subprocess.run([sys.executable, "-c", LOST, str(path)], check=False)
+
+    store = loom.open(path)
+
+    assert len(store.pending()) == 20
+    assert not (tmp_path / "whole.duckdb.wal.kept").exists()
+    store.close()
