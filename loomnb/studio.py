@@ -190,8 +190,10 @@ class PendingAsk:
 class Pending(Sequence[PendingAsk]):
     """Every open ask of a store. As a cell's last line it shows each run with its form."""
 
-    def __init__(self, asks: Sequence[PendingAsk]) -> None:
+    def __init__(self, asks: Sequence[PendingAsk], notes: Sequence[str] = ()) -> None:
         self._asks = tuple(asks)
+        self.notes = tuple(notes)
+        """What else stands still: runs that wait for their definition, and runs that cannot be read."""
 
     def __getitem__(self, index: Any) -> Any:
         return self._asks[index]
@@ -208,12 +210,15 @@ class Pending(Sequence[PendingAsk]):
         return list({a.run.id: a.run for a in self._asks}.values())
 
     def __repr__(self) -> str:
-        return "\n\n".join(repr(run) for run in self.runs) if self._asks else "Nothing is asked."
+        parts = [repr(run) for run in self.runs] or ["Nothing is asked."]
+        return "\n\n".join([*parts, *(f"! {note}" for note in self.notes)])
 
     def _ipython_display_(self) -> None:
         face = notebook_face()
         if not self._asks or face is None or not face.show_pending(self):
             print(repr(self))  # noqa: T201  # where nothing can be drawn, its text
+        elif self.notes:
+            print("\n".join(self.notes))  # noqa: T201  # below the panels
 
 
 class Loom:
@@ -359,7 +364,15 @@ class Loom:
         for record in self.runtime.live():
             handle = self._handle(record)
             found += [PendingAsk(handle, ask) for ask in record.view.asks]
-        return Pending(found)
+        notes = [
+            f"{record.title} ({record.id}) stopped with its kernel. {record.advice}"
+            for record in self.runtime.live()
+            if record.status is Status.INTERRUPTED and record.advice
+        ]
+        notes += [
+            f"The run {run_id} cannot be read and was left as it is: {why}" for run_id, why in self.runtime.unrecoverable.items()
+        ]
+        return Pending(found, notes)
 
     def restore(self) -> list[Run]:
         """Let the runs of a dead kernel go on whose definition is known; every run that is not finished."""

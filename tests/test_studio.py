@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from pydantic import BaseModel
 
@@ -433,3 +434,21 @@ def test_runs_are_filtered(session: loom.Loom, filters: Any, found: list[str]) -
 def test_an_unknown_status_is_refused_with_those_there_are(session: loom.Loom) -> None:
     with pytest.raises(loom.Refused, match="waiting"):
         session.runs(status="paused")
+
+
+def test_pending_names_what_cannot_be_read_and_what_waits_for_its_definition(tmp_path: Path) -> None:
+    """One bad run blocks no other, and is told where a person looks."""
+    path = tmp_path / "s.duckdb"
+    bad = loom.open(path).confirm("Bad?")
+    good = loom.confirm("Good?")
+    loom.close()
+    with duckdb.connect(str(path)) as raw:
+        raw.execute('update journal set body = json_merge_patch(body, \'{"status":"martian"}\') where run_id = ?', [bad.id])
+
+    pending = loom.open(path).pending()
+
+    assert [ask.run.id for ask in pending] == [good.id]
+    assert [bad.id in note and "martian" in note for note in pending.notes] == [True]
+    with pytest.raises(loom.StoreDamaged, match="cannot be read"):
+        loom.run(bad.id)
+    loom.close()

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from typing import TYPE_CHECKING, Any
 
 from loomnb.asks import NOTHING, Ask, payload_of
-from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, Refused, WouldDeadlock
+from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, LoomError, Refused, WouldDeadlock
 from loomnb.ids import Source
 from loomnb.jsonvalue import changes, freeze
 from loomnb.runtime.children import Children
@@ -212,7 +212,7 @@ class Runtime:
             try:
                 record = self._records.load(run_id)
             except Exception as exc:  # noqa: BLE001  # one bad run must not block the others: it stays in the store as it is
-                self.unrecoverable[run_id] = f"{type(exc).__name__}: {exc}"
+                self.unrecoverable[run_id] = exc.message if isinstance(exc, LoomError) else f"{type(exc).__name__}: {exc}"
                 continue
             self._records.adopt(record)
             status = after(record.status, Event.LOST)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from loomnb.errors import Conflict, LoomError, NotFound
+from loomnb.errors import Conflict, LoomError, NotFound, StoreDamaged
 from loomnb.ids import Source
 from loomnb.jsonvalue import dumps, freeze, loads
 from loomnb.runtime.definition import Definition
@@ -143,10 +143,15 @@ class Records:
         rows = self._database.read("select seq, ts, kind, body from journal where run_id = ? order by seq", [run_id])
         if not rows:
             raise NotFound(f"This store has no run {run_id!r}.", advice="List them with loom.runs().")
-        first = next(r[3] for r in rows if r[2] == "run.started")
         record = RunRecord(id=run_id, workflow="", source=self._source, workspace_id=self.store_id)
-        record.workflow = loads(first)["workflow"]
-        record.replay(rows)
+        try:
+            record.workflow = loads(next(r[3] for r in rows if r[2] == "run.started"))["workflow"]
+            record.replay(rows)
+        except (ValueError, KeyError, TypeError, StopIteration) as exc:
+            raise StoreDamaged(
+                f"The run {run_id} cannot be read: {type(exc).__name__}: {exc}",
+                advice="It was left as it is; its rows are in the table journal.",
+            ) from exc
         record.host = self._hosts.get("thread")
         self.acquaint(record)
         return record
