@@ -158,16 +158,27 @@ def _folder(cls: type) -> Path:
     return Path(file).parent if file else Path.cwd()
 
 
+def _place(text: str, at: int) -> str:
+    return f"{text.count(chr(10), 0, at) + 1}:{at - text.rfind(chr(10), 0, at)}"
+
+
 def _composed(name: str, text: str, problems: list[str]) -> _Source | None:
     """A YAML file's value with the place of every part. Through the node tree, which keeps them."""
     import yaml  # noqa: PLC0415  # only who writes widgets in files needs it
 
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as exc:
+        problems.append(f"{name}:{_place(text, exc.position)}: this is no YAML: {chr(exc.character)!r} cannot stand in it")
+        return None
     values: dict[Path_, tuple[int, int]] = {}
     keys: dict[Path_, tuple[int, int]] = {}
 
-    def walk(node: Any, path: Path_) -> None:
+    def walk(node: Any, path: Path_, inside: tuple[Any, ...] = ()) -> None:
         values[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
+        if any(node is above for above in inside):
+            raise yaml.composer.ComposerError(None, None, "an alias stands inside what it means", node.start_mark)
+        inside = (*inside, node)
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 here = (*path, str(key.value) if isinstance(key, yaml.ScalarNode) else "")
@@ -176,28 +187,28 @@ def _composed(name: str, text: str, problems: list[str]) -> _Source | None:
                     problems.append(f"{name}:{line}:{column}: the key {here[-1]!r} stands here a second time")
                     continue
                 keys[here] = (key.start_mark.line + 1, key.start_mark.column + 1)
-                walk(value, here)
+                walk(value, here, inside)
         elif isinstance(node, yaml.SequenceNode):
             for at, value in enumerate(node.value):
-                walk(value, (*path, at))
+                walk(value, (*path, at), inside)
 
     try:
         node = loader.get_single_node()
-        data = None if node is None else loader.construct_document(node)
+        if node is None:
+            problems.append(f"{name}:1:1: the file is empty; expected `widget: …`, `widgets: […]` or `ui: {{widgets: […]}}`")
+            return None
+        walk(node, ())
+        data = loader.construct_document(node)
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
         problems.append(f"{name}{place}: this is no YAML: {exc.problem or exc.context}")
         return None
-    except yaml.YAMLError as exc:
+    except (yaml.YAMLError, ValueError) as exc:  # ValueError: a date or number there is none of, `2020-13-45`
         problems.append(f"{name}: this is no YAML: {exc}")
         return None
     finally:
         loader.dispose()
-    if node is None:
-        problems.append(f"{name}:1:1: the file is empty; expected `widget: …`, `widgets: […]` or `ui: {{widgets: […]}}`")
-        return None
-    walk(node, ())
     return _Source(name, data, values, keys, is_file=True)
 
 
