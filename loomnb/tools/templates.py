@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from pydantic import BaseModel
@@ -73,7 +73,10 @@ def _environment(folder: Path) -> Any:
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
 
     def load(name: str) -> tuple[str, str, Callable[[], bool]] | None:
-        file = folder / name
+        inner = PurePath(name)  # it may come from the data: `{% include kind ~ ".md" %}`
+        if inner.anchor or ".." in inner.parts:
+            raise jinja2.exceptions.SecurityError(f"{name!r} is not below {folder}, where its includes are.")
+        file = folder / inner
         source = _text(file)
         # By its text, not its time stamp: an edit right after a rendering may carry the same one.
         return None if source is None else (source, str(file), lambda: _text(file) == source)
@@ -85,7 +88,7 @@ def _environment(folder: Path) -> Any:
     environment = ImmutableSandboxedEnvironment(
         loader=jinja2.FunctionLoader(load),
         undefined=jinja2.ChainableUndefined,
-        autoescape=lambda name: name is not None and name.endswith(".html"),
+        autoescape=lambda name: name is not None and name.lower().endswith(".html"),
         keep_trailing_newline=True,
         trim_blocks=True,  # a line that only holds a block leaves no empty line behind, as in Handlebars
         lstrip_blocks=True,

@@ -112,6 +112,8 @@ def test_a_missing_file_is_told_with_where_it_was_looked_for() -> None:
         ("one\n{% if %}", loom.DefinitionError, r"t\.md, line 2"),
         ("{% include 'no.md' %}", loom.NotFound, r"needs 'no\.md'"),
         ("{{ ''.__class__.__mro__ }}", loom.Refused, "access to attribute '__class__'"),
+        ("{% include '../t.md' %}", loom.Refused, r"'\.\./t\.md' is not below"),
+        ("{% include '/etc/' ~ 'hosts' %}", loom.Refused, "is not below"),
         ("{{ rows.append(1) }}", loom.Refused, "is not safely callable|access to"),
     ],
 )
@@ -143,3 +145,9 @@ def test_jinja_is_loaded_by_the_first_template() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
 
     assert done.stdout.strip() == "False"
+
+
+def test_values_are_escaped_in_html_however_the_suffix_is_spelled(tmp_path: Path) -> None:
+    (tmp_path / "t.HTML").write_text("{{ rows }}")
+
+    assert Rendering().render(tmp_path / "t.HTML", {"rows": "<b>"}) == "&lt;b&gt;"
