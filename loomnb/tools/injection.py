@@ -229,6 +229,7 @@ def _wanted(cls: type, p: inspect.Parameter, owner: type, namespace: Mapping[str
         return wanted
     if has_default:
         return None
+    _refuse_function(annotation, f"{where}: {p.name!r}")
     raise DefinitionError(
         f"{where}: {p.name!r} is annotated with {_text(annotation)}; only tools, workflows and classes of services are injected.",
         advice=f"Give {p.name!r} a default, or put it into a settings class of its own and annotate it with that.",
@@ -244,11 +245,22 @@ def _attributes(cls: type, namespace: Mapping[str, Any]) -> Iterator[_Need]:
             if name in seen or hasattr(cls, name):
                 continue
             seen.add(name)
-            wanted = None
+            wanted = meant = None
             with contextlib.suppress(NameError, TypeError):  # any annotation may stand in a class: most are not about injection
-                wanted = _class_of(_evaluated(annotation, base, namespace))
+                meant = _evaluated(annotation, base, namespace)
+                wanted = _class_of(meant)
+            _refuse_function(meant, f"{cls.__qualname__}: {name!r}")
             if wanted is not None and getattr(wanted, INJECTABLE, False):
                 yield _Need(name, wanted, is_attribute=True)
+
+
+def _refuse_function(annotation: Any, where: str) -> None:
+    if getattr(annotation, INJECTABLE, False) and not isinstance(annotation, type):
+        name = getattr(annotation, "__name__", "tool")
+        raise DefinitionError(
+            f"{where} is annotated with {_text(annotation)}, which is a function: there is no instance of it to inject.",
+            advice=f"Call it by its name: await {name}.call({{…}}). loom.overrides({{{name}: …}}) holds for it too.",
+        )
 
 
 def _evaluated(annotation: Any, owner: type, namespace: Mapping[str, Any]) -> Any:

@@ -420,3 +420,28 @@ def test_a_re_run_cell_keeps_the_instances_that_do_not_need_it(session: loom.Loo
 
     assert (first[0], second[0]) == ("one", "two")
     assert second[1] == first[1] + 1
+
+
+def test_a_function_tool_is_not_injected_and_the_advice_says_how_it_is_called() -> None:
+    @loom.tool
+    def halve(n: int) -> int:
+        """Halve it."""
+        return n // 2
+
+    class Constructed(loom.BaseWorkflow):
+        def __init__(self, halve: halve) -> None: ...  # type: ignore[valid-type]
+
+        @loom.transition(to="end")
+        def go(self) -> None: ...
+
+    class Annotated(loom.BaseWorkflow):
+        halved: halve  # type: ignore[valid-type]
+
+        @loom.transition(to="end")
+        def go(self) -> None: ...
+
+    Constructed.__init__.__annotations__["halve"] = Annotated.__annotations__["halved"] = halve
+    for cls in (Constructed, Annotated):
+        with pytest.raises(loom.DefinitionError, match="a function: there is no instance") as caught:
+            loom.workflow(cls)
+        assert "await halve.call" in caught.value.advice
