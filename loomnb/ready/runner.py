@@ -281,7 +281,7 @@ class Runner:
             NotFound: no such workflow, workspace or run of this user.
         """
         o = options or WorkflowRunnerOptions()
-        given = payload or {}
+        given = {} if payload is None else payload
         if isinstance(given, Mapping) and ("workflowId" in given or "workflow_id" in given):
             read = _read(_RESUME_BY_ID, given, "payload", _PAYLOAD_SHAPE)
             name = definition_of(workflow).name
@@ -307,7 +307,8 @@ class Runner:
         return self._runtime.owner(o.user_id, o.app_name, o.workspace_id)
 
     def _start(self, workflow: Any, args: Any, o: WorkflowRunnerOptions, *, labels: Sequence[str] | None = None) -> RunRecord:
-        own = _read(_LABELS, {"labels": list(o.labels)}, "list of labels", '["nightly", "customer:7"].').labels
+        words = o.labels if isinstance(o.labels, str) else list(o.labels)
+        own = _read(_LABELS, {"labels": words}, "list of labels", '["nightly", "customer:7"].').labels
         return self._runtime.start(definition_of(workflow), args, labels=own if labels is None else labels, owner=self._owner(o))
 
     def _of_user(self, workflow_id: str, user_id: str) -> RunRecord:

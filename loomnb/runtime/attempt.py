@@ -172,6 +172,10 @@ class Attempt:
             )
         if show not in ("inline", "link", "hidden"):
             raise Refused(f"show={show!r} is not known.", advice="Use 'inline', 'link' or 'hidden'.")
+        if callback is not None and not isinstance(callback, Mapping):
+            raise Refused(
+                f"callback={callback!r:.100} is no mapping.", advice='Give callback={"transition": "<a method with wait=True>"}.'
+            )
         parent = REGISTRY.get(record.workflow)
         if callback is not None and (parent is None or not parent.has_wait(callback.get("transition", ""))):
             raise Refused(

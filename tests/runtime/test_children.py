@@ -392,6 +392,8 @@ def test_a_child_of_a_move_that_fails_does_not_exist(session: loom.Loom) -> None
 def test_a_callback_that_names_no_wait_transition_is_refused(session: loom.Loom) -> None:
     with pytest.raises(loom.RunFailed, match="no wait transition"):
         session.start(parent_of("echo", callback={"transition": "nowhere"})).wait(10)
+    with pytest.raises(loom.RunFailed, match="callback='done' is no mapping"):
+        session.start(parent_of("echo", callback="done")).wait(10)
 
 
 def test_a_child_that_waits_for_a_person_is_named_to_whoever_waits_for_its_parent(session: loom.Loom) -> None:
