@@ -13,7 +13,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PydanticSchemaGenerationError,
+    PydanticUndefinedAnnotation,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
 
 from loomnb.errors import AnswerInvalid, DefinitionError, fields_from_pydantic
 from loomnb.jsonvalue import freeze, thaw
@@ -110,6 +118,15 @@ class Schema:
     def __init__(self, type_: Any, owner: str) -> None:
         try:
             self._adapter: TypeAdapter[Any] = type_ if isinstance(type_, TypeAdapter) else TypeAdapter(type_)
+            if not getattr(
+                self._adapter, "pydantic_complete", True
+            ):  # it names what is not there; since 2.10 that is no error yet
+                self._adapter.rebuild()
+        except PydanticUndefinedAnnotation as exc:
+            raise DefinitionError(
+                f"{owner}: {type_!r} cannot be a schema yet: {str(exc).splitlines()[0]}.",
+                advice="Define every class it names before it is used; give the class itself, not its name as a text.",
+            ) from exc
         except (PydanticSchemaGenerationError, PydanticUserError) as exc:
             raise DefinitionError(
                 f"{owner}: {type_!r} cannot be a schema: {str(exc).splitlines()[0]}",

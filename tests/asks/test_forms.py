@@ -127,6 +127,18 @@ def test_what_pydantic_cannot_take_is_refused_by_name() -> None:
         Schema(Strange, "Flow.ask")
 
 
+class Unfinished(BaseModel):
+    part: "NotYet"  # type: ignore[name-defined]  # noqa: F821, UP037
+
+
+@pytest.mark.parametrize("type_", [Unfinished, list["NotYet"], "NotYet"], ids=str)  # type: ignore[name-defined]  # noqa: F821
+def test_a_schema_that_names_what_is_not_there_is_refused_when_it_is_made(type_: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"Flow\.ask.* name 'NotYet' is not defined") as caught:
+        Schema(type_, "Flow.ask")
+
+    assert "Define every class it names" in caught.value.advice
+
+
 def test_a_recursive_schema_still_makes_a_form() -> None:
     class Node(BaseModel):
         name: str
