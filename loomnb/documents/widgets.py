@@ -177,7 +177,7 @@ def _composed(name: str, text: str, problems: list[str]) -> _Source | None:
     def walk(node: Any, path: Path_, inside: tuple[Any, ...] = ()) -> None:
         values[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
         if any(node is above for above in inside):
-            raise yaml.composer.ComposerError(None, None, "an alias stands inside what it means", node.start_mark)
+            raise yaml.MarkedYAMLError(None, None, "an alias stands inside what it means", node.start_mark)
         inside = (*inside, node)
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
