@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loomnb.asks import Choice, Field, Form, payload_of
@@ -60,7 +60,7 @@ def document_payload(ui: Mapping[str, Any], content: Any, values: Any) -> Any:
         if form.raw or not isinstance(content, Mapping):
             return payload
         known = {f.name for f in form.fields}
-        return {**{k: thaw(v) for k, v in content.items() if k not in known}, **payload}
+        return {**{k: thaw(v) for k, v in content.items() if k not in known}, **_with_kept(form.fields, content, payload)}
     answer = values.get("answer") if isinstance(values, Mapping) else None
     if isinstance(answer, str):
         answer = answer.strip()
@@ -72,3 +72,15 @@ def document_payload(ui: Mapping[str, Any], content: Any, values: Any) -> Any:
     if chosen is None and field.kind == "choice":
         raise AnswerInvalid("This answer is not offered.", {"answer": f"choose one of: {', '.join(c.label for c in offered)}"})
     return {"answer": answer if chosen is None else thaw(chosen)}
+
+
+def _with_kept(fields: Sequence[Field], content: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The payload with what nobody could edit as the document holds it, whatever the view sent for it."""
+    kept = dict(payload)
+    for field in fields:
+        held, sent = content.get(field.name), payload.get(field.name)
+        if field.name in content and (field.hidden or field.readonly or field.disabled):
+            kept[field.name] = thaw(held)
+        elif field.fields and isinstance(held, Mapping) and isinstance(sent, Mapping):
+            kept[field.name] = _with_kept(field.fields, held, sent)
+    return kept

@@ -207,6 +207,43 @@ def test_the_transitions_schema_judges_what_was_edited(session: loom.Loom) -> No
     assert run.status == "waiting"
 
 
+class Sender(pydantic.BaseModel):
+    name: str = "Ada"
+    number: int = 1
+
+
+class Letter(pydantic.BaseModel):
+    text: str = "Hello"
+    stamp: str = "paid"
+    secret: str = "s"
+    sender: Sender = Sender()
+
+
+def test_what_nobody_could_edit_is_sent_as_the_document_holds_it(session: loom.Loom) -> None:
+    look = {"stamp": {"readonly": True}, "secret": {"hidden": True}, "sender": {"properties": {"number": {"disabled": True}}}}
+
+    @loom.document(widget={"widget": "form", "options": {"properties": look, "actions": [{"transition": "send"}]}})
+    class LetterDocument(Letter):
+        pass
+
+    @loom.workflow(name="letters")
+    class Letters(loom.BaseWorkflow[Any]):
+        @loom.transition(to="written")
+        def write(self) -> None:
+            self.document_store.save(LetterDocument())
+
+        @loom.transition(from_="written", to="end", wait=True, schema=Letter)
+        def send(self, state: Any, input: Any) -> None:  # noqa: A002
+            self.set_result(input.data.model_dump())
+
+    run = session.start(Letters)
+    at_rest(run)
+
+    typed(run, "send", {"text": "Bye", "stamp": "x", "secret": "x", "sender": {"name": "Bo", "number": 2}})
+
+    assert run.result == {"text": "Bye", "stamp": "paid", "secret": "s", "sender": {"name": "Bo", "number": 1}}
+
+
 @pytest.mark.case("workflows:N03")
 def test_the_kernel_refuses_a_document_that_takes_no_answer_any_more(session: loom.Loom) -> None:
     run = started(session)
