@@ -60,8 +60,10 @@ def _folders(owner: type) -> Iterator[Path]:
     for cls in owner.__mro__:
         if cls.__module__.partition(".")[0] == __name__.partition(".")[0] and cls is not owner:
             continue  # our own base classes have no templates
+        if cls.__module__ in ("builtins", "abc", "typing", "typing_extensions"):
+            continue  # nor has Generic, a base of them all
         file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-        if file is not None and cls.__module__ != "builtins":
+        if file is not None:
             yield Path(file).parent
         elif cls.__module__ == "__main__":
             yield Path.cwd()

@@ -103,7 +103,7 @@ def test_a_missing_file_is_told_with_where_it_was_looked_for() -> None:
     with pytest.raises(loom.NotFound, match=r"no template 'nowhere\.md'") as caught:
         Rendering().render("nowhere.md")
 
-    assert str(Path(__file__).parent / "nowhere.md") in caught.value.advice
+    assert f"Looked for: {Path(__file__).parent / 'nowhere.md'}. " in caught.value.advice
 
 
 @pytest.mark.parametrize(
