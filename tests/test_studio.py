@@ -452,3 +452,11 @@ def test_pending_names_what_cannot_be_read_and_what_waits_for_its_definition(tmp
     with pytest.raises(loom.StoreDamaged, match="cannot be read"):
         loom.run(bad.id)
     loom.close()
+
+
+def test_a_run_of_a_closed_store_cannot_be_canceled(tmp_path: Path) -> None:
+    run = loom.open(tmp_path / "s.duckdb").confirm("Go?")
+    loom.close()
+
+    with pytest.raises(loom.StoreClosed, match="goes on when the store is open again"):
+        run.cancel()

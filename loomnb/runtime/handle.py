@@ -319,7 +319,12 @@ class Run:
 
         Args:
             timeout: seconds to wait for the stop to be stored; a sync body may go on to its end, but can write no more.
+
+        Raises:
+            StoreClosed: the store was closed, so nothing can be stored any more.
         """
+        if self.record.view.status not in FINISHED:
+            self._refuse_closed()
         self.runtime.cancel(self.record)
         if self.record.host is not None and not self.record.host.is_current():
             with contextlib.suppress(TimeoutError):

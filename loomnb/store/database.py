@@ -201,7 +201,15 @@ class Database:
             raise StoreClosed(f"The store {self.path} was closed.", advice="Open it again: loom.open(...).")
 
 
+_SQLITE = b"SQLite format 3\x00"
+"""How every SQLite file begins (https://www.sqlite.org/fileformat.html, §1.3). DuckDB, given one, tries to download a reader."""
+
+
 def _connect(path: str) -> Any:
+    if path != MEMORY and Path(path).is_file():
+        with Path(path).open("rb") as file:
+            if file.read(len(_SQLITE)) == _SQLITE:
+                raise StoreDamaged(f"The store {path} cannot be opened: it is a SQLite file.", advice="Open another path.")
     try:
         # Frames are found by us, in the caller's names (see relation.py); DuckDB would look into our own frames. Locked, because
         # a table function changes settings from within a query, and some of those write files: enable_logging(storage_path=…).

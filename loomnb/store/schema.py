@@ -125,7 +125,7 @@ _VIEWS = {
                 when step.path = '$' then step.value
                 else json_set(acc.value, step.path, step.value) end}
         ).value as state
-        from folded""",
+        from (select run_id from journal where kind = 'run.started') left join folded using (run_id)""",
 }
 
 _COMMENTS = {

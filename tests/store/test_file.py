@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -110,6 +112,14 @@ def test_a_file_that_is_no_store_is_refused_with_advice(here: Path) -> None:
     (here / "s.duckdb").write_text("this is no database, and long enough to be looked at" * 100)
 
     with pytest.raises(loom.StoreDamaged, match=r"s\.duckdb"):
+        loom.open(here / "s.duckdb")
+
+
+def test_a_sqlite_file_is_refused_as_what_it_is(here: Path) -> None:
+    with contextlib.closing(sqlite3.connect(here / "s.duckdb")) as foreign:
+        foreign.execute("create table notes(text)")
+
+    with pytest.raises(loom.StoreDamaged, match="SQLite"):
         loom.open(here / "s.duckdb")
 
 

@@ -282,3 +282,15 @@ def test_the_log_of_a_run_is_kept(session: loom.Loom) -> None:
 
     assert run.log == "hello\n"
     assert one(session, "select move, text from logs") == (1, "hello\n")
+
+
+def test_a_run_that_never_wrote_state_has_a_row_too(session: loom.Loom) -> None:
+    @loom.workflow
+    class QuickWorkflow(loom.BaseWorkflow):
+        @loom.transition(to="end")
+        def only(self) -> None: ...
+
+    run = session.start(QuickWorkflow)
+    at_rest(run)
+
+    assert session.sql("select run_id, state from states").fetchall() == [(run.id, "{}")]
