@@ -32,10 +32,10 @@ def test_importing_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_first_verb_opens_the_default_store(tmp_path: Path) -> None:
-    in_a_fresh_process("import loomnb as loom\nloom.pending()", cwd=tmp_path)
+def test_the_first_verb_opens_the_default_store(here: Path) -> None:
+    in_a_fresh_process("import loomnb as loom\nloom.pending()", cwd=here)
 
-    assert (tmp_path / "loom.duckdb").exists()
+    assert (here / "loom.duckdb").exists()
 
 
 def test_loomnb_store_names_the_default_store(tmp_path: Path) -> None:
@@ -46,10 +46,10 @@ def test_loomnb_store_names_the_default_store(tmp_path: Path) -> None:
     assert (tmp_path / "mine.duckdb").exists()
 
 
-def test_a_process_with_an_open_store_and_a_waiting_run_ends_by_itself(tmp_path: Path) -> None:
+def test_a_process_with_an_open_store_and_a_waiting_run_ends_by_itself(here: Path) -> None:
     code = "import loomnb as loom\nloom.confirm('Go?')\nprint(len(loom.pending()))"
 
-    assert in_a_fresh_process(code, cwd=tmp_path) == "1"
+    assert in_a_fresh_process(code, cwd=here) == "1"
 
 
 def test_a_process_ends_although_a_sync_body_never_returns(tmp_path: Path) -> None:
