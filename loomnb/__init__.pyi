@@ -28,6 +28,7 @@ from loomnb.errors import ArgsInvalid as ArgsInvalid
 from loomnb.errors import Bug as Bug
 from loomnb.errors import Conflict as Conflict
 from loomnb.errors import DefinitionError as DefinitionError
+from loomnb.errors import InvalidRequest as InvalidRequest
 from loomnb.errors import LoomError as LoomError
 from loomnb.errors import MoveTimedOut as MoveTimedOut
 from loomnb.errors import NoFrontEnd as NoFrontEnd
@@ -38,11 +39,14 @@ from loomnb.errors import ReadOnly as ReadOnly
 from loomnb.errors import Refused as Refused
 from loomnb.errors import RunFailed as RunFailed
 from loomnb.errors import SchemaValidationError as SchemaValidationError
+from loomnb.errors import StepError as StepError
+from loomnb.errors import StorageFailed as StorageFailed
 from loomnb.errors import StoreBusy as StoreBusy
 from loomnb.errors import StoreClosed as StoreClosed
 from loomnb.errors import StoreDamaged as StoreDamaged
 from loomnb.errors import ToolFailed as ToolFailed
 from loomnb.errors import ToolPending as ToolPending
+from loomnb.errors import Unavailable as Unavailable
 from loomnb.errors import WorldFailed as WorldFailed
 from loomnb.errors import WouldDeadlock as WouldDeadlock
 from loomnb.present import Graph as Graph
@@ -63,9 +67,9 @@ from loomnb.ready import SequenceWorkflow as SequenceWorkflow
 from loomnb.ready import StatelessRunResult as StatelessRunResult
 from loomnb.ready import SyncRunResult as SyncRunResult
 from loomnb.ready import WorkflowArgs as WorkflowArgs
+from loomnb.ready import WorkflowRunResult as WorkflowRunResult
 from loomnb.ready import WorkflowRunnerOptions as WorkflowRunnerOptions
 from loomnb.ready import WorkflowRunnerSyncOptions as WorkflowRunnerSyncOptions
-from loomnb.ready import WorkflowRunResult as WorkflowRunResult
 from loomnb.runtime import Event as Event
 from loomnb.runtime import Failure as Failure
 from loomnb.runtime import HistoryEntry as HistoryEntry
@@ -161,6 +165,7 @@ __all__ = [
     "GraphEdge",
     "GraphNode",
     "HistoryEntry",
+    "InvalidRequest",
     "LinkDocument",
     "Loom",
     "LoomError",
@@ -195,6 +200,8 @@ __all__ = [
     "StatelessRunResult",
     "StaticDocumentMeta",
     "Status",
+    "StepError",
+    "StorageFailed",
     "StoreBusy",
     "StoreClosed",
     "StoreDamaged",
@@ -211,6 +218,7 @@ __all__ = [
     "ToolResult",
     "TransitionInput",
     "TransitionOptions",
+    "Unavailable",
     "WidgetRef",
     "WorkflowArgs",
     "WorkflowOptions",

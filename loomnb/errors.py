@@ -14,11 +14,15 @@ LoomError
 │   ├── ReadOnly             a write into something that is only to be read
 │   ├── OwnershipLost        a body that was stopped still tries to write
 │   ├── ToolPending          a tool's result comes later, and the caller wants it now
+│   ├── InvalidRequest       a name, query, batch or intent that cannot be
+│   ├── StepError            a step of a blueprint broke a rule, by a code of the contract's runtime catalogue
 │   └── SchemaValidationError   a document does not fit its type                  (.fields)
 ├── WorldFailed      something outside failed
 │   ├── StoreBusy            another kernel owns the store file
 │   ├── StoreDamaged         the file cannot be read
 │   ├── StoreClosed          the store was closed
+│   ├── StorageFailed        artifacts or records could not be read or written
+│   ├── Unavailable          nothing here can do it now: closed, or not yet known
 │   ├── MoveTimedOut         a move took longer than its time-out
 │   └── ToolFailed           a tool answered with an error                        (.tool, .data)
 ├── RunFailed        the run you waited for did not complete; its cause is your own exception, unchanged
@@ -37,6 +41,7 @@ __all__ = [
     "Bug",
     "Conflict",
     "DefinitionError",
+    "InvalidRequest",
     "LoomError",
     "MoveTimedOut",
     "NoFrontEnd",
@@ -47,11 +52,14 @@ __all__ = [
     "Refused",
     "RunFailed",
     "SchemaValidationError",
+    "StepError",
+    "StorageFailed",
     "StoreBusy",
     "StoreClosed",
     "StoreDamaged",
     "ToolFailed",
     "ToolPending",
+    "Unavailable",
     "WorldFailed",
     "WouldDeadlock",
 ]
@@ -65,16 +73,23 @@ class LoomError(Exception):
         retryable: whether the same call may succeed later without a change.
         message: what happened, to which thing.
         advice: what to do next; empty when the message says it all.
+        cause: what it was made from; for an exception the same as `__cause__`, but it may be any object.
     """
 
     code: str = "LOOM_ERROR"
     retryable: bool = False
+    __loom_error__ = True  # the brand: a second copy of this library is known by it, not by its class
 
-    def __init__(self, message: str, *, advice: str = "", code: str | None = None, retryable: bool | None = None) -> None:
+    def __init__(
+        self, message: str, *, advice: str = "", code: str | None = None, retryable: bool | None = None, cause: object = None
+    ) -> None:
         # Only the message goes into args and the rest into attributes: pickle and copy restore both by themselves.
         super().__init__(message)
         self.message = message
         self.advice = advice
+        self.cause = cause
+        if isinstance(cause, BaseException):
+            self.__cause__ = cause
         if code is not None:
             self.code = code
         if retryable is not None:
@@ -82,6 +97,27 @@ class LoomError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.advice}" if self.advice else self.message
+
+    @classmethod
+    def of(cls, cause: object, *, code: str, message: str, retryable: bool = False) -> BaseException:
+        """An error of this code for anything that went wrong: `cause` itself when it has the code already, else a new one."""
+        if is_loom_error(cause) and isinstance(cause, BaseException) and cause.code == code:  # type: ignore[attr-defined]
+            return cause
+        return cls(message, code=code, retryable=retryable, cause=cause)
+
+
+def is_loom_error(value: object) -> bool:
+    """Whether it is an error of this library, also of another copy of it. Never raises, whatever it is given."""
+    try:
+        return (
+            getattr(value, "__loom_error__", None) is True
+            and isinstance(value, BaseException)
+            and type(getattr(value, "code", None)) is str
+            and type(getattr(value, "message", None)) is str
+            and type(getattr(value, "retryable", None)) is bool
+        )
+    except BaseException:  # noqa: BLE001  # members of a hostile object may raise anything
+        return False
 
 
 class Refused(LoomError):
@@ -185,6 +221,18 @@ class ToolPending(Refused):
     code = "TOOL_PENDING"
 
 
+class InvalidRequest(Refused):
+    """A name, a query, a batch of operations or an intent that cannot be. Nothing was written."""
+
+    code = "INVALID_REQUEST"
+
+
+class StepError(Refused):
+    """A step of a blueprint broke a rule. Its code is one of the contract's runtime catalogue (STAGE_STATE_INVALID, …)."""
+
+    code = "STEP_EXECUTION_FAILED"
+
+
 class WorldFailed(LoomError):
     """Something outside loomnb failed."""
 
@@ -220,6 +268,20 @@ class StoreClosed(WorldFailed):
 
     code = "STORE_CLOSED"
     retryable = False
+
+
+class StorageFailed(WorldFailed):
+    """Artifacts or records could not be read or written; what the batch was to do was not done."""
+
+    code = "STORAGE_ERROR"
+    retryable = False
+
+
+class Unavailable(WorldFailed):
+    """Nothing here can do it now: a store that was closed, a flow that is not known yet."""
+
+    code = "KERNEL_UNAVAILABLE"
+    retryable = True
 
 
 class MoveTimedOut(WorldFailed):
