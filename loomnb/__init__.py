@@ -12,9 +12,9 @@ from typing import Any
 __version__ = "0.1.0"
 
 _ERRORS = (
-    "AnswerInvalid AnswerRefused ArgsInvalid Bug Conflict DefinitionError InvalidRequest LoomError MoveTimedOut NoFrontEnd NotFound "
-    "NotJson OwnershipLost ReadOnly Refused RunFailed SchemaValidationError StepError StorageFailed StoreBusy StoreClosed "
-    "StoreDamaged ToolFailed ToolPending Unavailable WorldFailed WouldDeadlock"
+    "AnswerInvalid AnswerRefused ArgsInvalid Bug Conflict DefinitionError InvalidRequest LoomError MoveTimedOut NoFrontEnd "
+    "NotFound NotJson OwnershipLost ReadOnly Refused RunFailed SchemaValidationError StepError StorageFailed StoreBusy "
+    "StoreClosed StoreDamaged ToolFailed ToolPending Unavailable WorldFailed WouldDeadlock"
 )
 _ASKS = (
     "Answers Ask Confirmation Option Question user_answer_confirmation_schema user_answer_questions_schema "
