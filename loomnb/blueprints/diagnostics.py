@@ -135,7 +135,7 @@ class Report:
     def static_bundle(self) -> dict[str, str]:
         """What a page tells of it, as text, HTML and Markdown."""
         columns, types = ["where", "severity", "code", "problem"], ["VARCHAR"] * 4
-        rows = [[d.location, d.severity, d.code, " ".join(t for t in (d.message, d.advice) if t)] for d in self.diagnostics]
+        rows = [[d.location, d.severity, d.code, ". ".join(t for t in (d.message, d.advice) if t)] for d in self.diagnostics]
         summary, total = self._summary(), len(rows)
         table = table_html(columns, types, rows, total) if rows else ""
         markdown = [markdown_safe(summary), *([table_markdown(columns, types, rows, total)] if rows else [])]

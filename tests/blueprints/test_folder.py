@@ -448,6 +448,57 @@ def test_a_field_that_is_unknown_missing_or_of_another_shape_is_told_at_its_key(
     assert told(validate(folder)) == [expected]
 
 
+WRONG_SHAPES = [
+    ("workflow.yaml", WORKFLOW.partition("\n")[2], "",
+     ["workflow.yaml:1:10 INVALID_WORKFLOW expected a mapping of 'name', 'entry', 'stages' or 'exclusive', got nothing"]),
+    ("workflow.yaml", WORKFLOW, "metadata: []\n",
+     ["workflow.yaml:1:1 INVALID_WORKFLOW missing field 'workflow'",
+      "workflow.yaml:1:11 INVALID_WORKFLOW expected a mapping of 'type' or 'version', got a list"]),
+    ("workflow.yaml", WORKFLOW.partition("stages:")[2], " []\n",
+     ["workflow.yaml:4:11 INVALID_WORKFLOW expected a mapping of stages, got a list"]),
+    ("workflow.yaml", WORKFLOW.partition("stages:")[2], " {}\n",
+     ["workflow.yaml:4:3 INVALID_WORKFLOW there is no stage; at least one is needed"]),
+    ("workflow.yaml", "\n      on:\n        done: {end: true}", "",
+     ["workflow.yaml:5:5 INVALID_WORKFLOW missing field 'on'"]),
+    ("workflow.yaml", "{end: true}", "{target: [first]}",
+     ["workflow.yaml:8:24 INVALID_WORKFLOW expected a text, got a list"]),
+    ("workflow.yaml", '"@stages/first"', "*x", ["workflow.yaml:6:14 SOURCE_PARSE_FAILED the alias *x stands for a value"]),
+    ("stages/first.yaml", STAGE, "stage: no\n",
+     ["stages/first.yaml:1:8 INVALID_WORKFLOW expected a mapping of 'name', 'state', 'entry' or 'steps', got 'no'"]),
+    ("stages/first.yaml", STAGE, "[",
+     ["stages/first.yaml:1:2 SOURCE_PARSE_FAILED this is no YAML: expected the node content, but found '<stream end>'"]),
+    ("stages/first.yaml", STAGE.partition("steps:")[2], " 3\n",
+     ["stages/first.yaml:5:10 INVALID_WORKFLOW expected a mapping of steps, got 3"]),
+    ("stages/first.yaml", STAGE.partition("start:\n")[2], "",
+     ["stages/first.yaml:6:11 INVALID_WORKFLOW expected a mapping of fields of a step, got nothing"]),
+    ("stages/first.yaml", "{end: true}", "{end: !mine true}",
+     ["stages/first.yaml:10:21 SOURCE_PARSE_FAILED the tag '!mine' is not known here, or does not fit"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "was", "is_", "expected"), WRONG_SHAPES)
+def test_what_is_broken_whole_is_told_once(folder: Path, file: str, was: str, is_: str, expected: list[str]) -> None:
+    edit(folder / file, was, is_)
+
+    shown = told(validate(folder))
+
+    assert shown == expected
+
+
+def test_the_tags_of_the_core_schema_are_read(folder: Path) -> None:
+    edit(folder / "workflow.yaml", "name: notes", "name: !!str 2026\n  exclusive: !!bool true")
+    edit(folder / "stages/first.yaml", "on:\n", "on: !!map\n")
+
+    blueprint = load_folder(folder).blueprint
+
+    assert (blueprint.flow_name, blueprint.exclusive) == ("2026", True)
+
+
+def test_skills_are_a_list(folder: Path) -> None:
+    with pytest.raises(BlueprintInvalid, match="expected a list of skills, got '@skills/tone'"):
+        with_agents(folder, ('["@skills/tone"]', '"@skills/tone"'))
+
+
 def test_what_is_obsolete_says_what_to_do_now(folder: Path) -> None:
     edit(folder / "stages/first.yaml", "type: code", "type: code\n      input: {}")
 
