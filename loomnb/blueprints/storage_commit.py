@@ -25,7 +25,7 @@ from loomnb.blueprints.storage_rules import (
 )
 from loomnb.errors import Conflict, NotFound, StorageFailed
 from loomnb.jsonvalue import Json, loads
-from loomnb.store import Action, Row
+from loomnb.store import Action, Row, parsed
 
 __all__ = ["commit_action", "recorded", "replayed"]
 
@@ -192,6 +192,10 @@ def commit_action(checked: CheckedOperations, *, run_id: str | None = None, rows
     return action
 
 
+def _run(connection: Any, sql: str, params: Any) -> Any:
+    return connection.execute(parsed(connection, sql), params)
+
+
 _HEADS = """
     select artifact_id, flow_name, stage_name, revision, epoch_ms(created_at), null
     from artifacts where list_contains($ids::varchar[], artifact_id)
@@ -206,7 +210,7 @@ def _read_plan(connection: Any, operations: Sequence[Operation], now_ms: int) ->
     artifacts = [operation for operation in operations if operation.category == "artifacts"]
     if artifacts:
         places = [place_of(o.flow_name, o.stage_name) for o in artifacts if o.type == "create_artifact"]
-        found = connection.execute(_HEADS, {"ids": [o.id for o in artifacts], "places": places}).fetchall()
+        found = _run(connection, _HEADS, {"ids": [o.id for o in artifacts], "places": places}).fetchall()
         for artifact_id, flow_name, stage_name, revision, created_ms, change in found:
             if artifact_id is None:
                 plan.revision, plan.change = revision, change
@@ -216,7 +220,7 @@ def _read_plan(connection: Any, operations: Sequence[Operation], now_ms: int) ->
     records = [operation.id for operation in operations if operation.category == "records"]
     if records:
         sql = "select record_id from records where list_contains(?::varchar[], record_id)"
-        plan.records.update(name for (name,) in connection.execute(sql, [records]).fetchall())
+        plan.records.update(name for (name,) in _run(connection, sql, [records]).fetchall())
     return plan
 
 
@@ -232,15 +236,17 @@ def _write_plan(connection: Any, plan: _Plan, run_id: str | None) -> None:
     if len(written) > _ONE_BY_ONE:
         written, gone, new = [], [*gone, *(o.id for o in written)], [*new, *written]
     if gone:
-        connection.execute("delete from artifacts where list_contains(?::varchar[], artifact_id)", [gone])
+        _run(connection, "delete from artifacts where list_contains(?::varchar[], artifact_id)", [gone])
     for o in written:
-        connection.execute(
+        _run(
+            connection,
             "update artifacts set revision = ?, data = ?, updated_at = ?, run_id = ? where artifact_id = ?",
             [plan.heads[o.id].revision, o.data, now, run_id, o.id],
         )
     if new:
         heads = [plan.heads[o.id] for o in new]
-        connection.execute(
+        _run(
+            connection,
             "insert into artifacts select unnest(?::varchar[]), unnest(?::varchar[]), unnest(?::varchar[]), unnest(?::bigint[]), "
             "unnest(?::json[]), unnest(?::timestamptz[]), ?::timestamptz, ?::varchar, unnest(?::varchar[])",
             [
@@ -251,7 +257,8 @@ def _write_plan(connection: Any, plan: _Plan, run_id: str | None) -> None:
         )
     if plan.history:
         changes, ids, revisions, flows, stages, ops, data, created = zip(*plan.history, strict=True)
-        connection.execute(
+        _run(
+            connection,
             "insert into artifact_revisions select unnest(?::bigint[]), unnest(?::varchar[]), unnest(?::bigint[]), "
             "unnest(?::varchar[]), unnest(?::varchar[]), unnest(?::varchar[]), unnest(?::json[]), unnest(?::timestamptz[]), "
             "?::timestamptz, ?::varchar",
@@ -261,10 +268,11 @@ def _write_plan(connection: Any, plan: _Plan, run_id: str | None) -> None:
             ],
         )
     if plan.removed_records:
-        connection.execute("delete from records where list_contains(?::varchar[], record_id)", [plan.removed_records])
+        _run(connection, "delete from records where list_contains(?::varchar[], record_id)", [plan.removed_records])
     if plan.appended:
         new = plan.appended
-        connection.execute(
+        _run(
+            connection,
             "insert into records select unnest(?::varchar[]), unnest(?::varchar[]), unnest(?::varchar[]), unnest(?::json[]), "
             "?::timestamptz, ?::varchar, unnest(?::varchar[])",
             [

@@ -16,7 +16,7 @@ from loomnb.blueprints.access import ArtifactPast, CommitResult, StoragePage, St
 from loomnb.blueprints.storage_rules import MOST, CheckedQuery, check_name, cursor_after, instant, place_of, timestamp
 from loomnb.errors import InvalidRequest, LoomError, Refused, StorageFailed, StoreClosed, Unavailable
 from loomnb.jsonvalue import loads
-from loomnb.store import Database
+from loomnb.store import Database, parsed
 
 __all__ = [
     "Past",
@@ -96,8 +96,8 @@ def read_page(database: Database, query: CheckedQuery, *, past: ArtifactPast | N
     name, columns = ("artifact_id", _ARTIFACT) if is_artifacts else ("record_id", _RECORD)
     where, params = _conditions(query, name)
     way = "desc" if query.is_descending else "asc"
-    sql = f"select {columns} from {query.category} {where} order by created_at {way}, {name} {way} limit {query.limit + 1}"  # noqa: S608  # names and numbers of ours
-    rows = _read(database, sql, params)
+    sql = f"select {columns} from {query.category} {where} order by created_at {way}, {name} {way} limit ?"  # noqa: S608  # names and numbers of ours
+    rows = _read(database, sql, [*params, query.limit + 1])
     shown = rows[: query.limit]
     cursor = cursor_after(query, (shown[-1][4], shown[-1][0])) if len(rows) > query.limit else None
     return StoragePage(data=list(_artifacts(shown, past) if is_artifacts else _records(shown)), next_cursor=cursor)
@@ -129,7 +129,9 @@ def _conditions(query: CheckedQuery, name: str) -> tuple[str, list[Any]]:
 
 def _read(database: Database, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
     try:
-        return database.read(sql, params)
+        with database.reading() as cursor:
+            rows: list[tuple[Any, ...]] = cursor.execute(parsed(cursor, sql), params).fetchall()
+            return rows
     except (duckdb.Error, LoomError) as exc:
         raise storage_error(exc) from exc
 

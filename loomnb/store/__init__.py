@@ -2,7 +2,7 @@
 
 from loomnb.store.database import MEMORY, Database, StoreWarning, damaged
 from loomnb.store.relation import Relation, cell_text, parameters, query
-from loomnb.store.writer import Action, Chain, Row
+from loomnb.store.writer import Action, Chain, Row, parsed
 
 __all__ = [
     "MEMORY",
@@ -15,5 +15,6 @@ __all__ = [
     "cell_text",
     "damaged",
     "parameters",
+    "parsed",
     "query",
 ]

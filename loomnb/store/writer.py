@@ -26,7 +26,7 @@ import duckdb
 from loomnb.errors import LoomError, Refused, StoreClosed, WorldFailed
 from loomnb.ids import Source
 
-__all__ = ["Action", "Batch", "Chain", "Row", "Transaction", "Writer"]
+__all__ = ["Action", "Batch", "Chain", "Row", "Transaction", "Writer", "parsed"]
 
 T = TypeVar("T")
 
@@ -86,8 +86,8 @@ class Writer:
         """Called after each commit and before anybody hears of it, with the last sequence number."""
         self.on_commit: Callable[[int], None] = lambda _: None
         """Called on this thread after a commit was acknowledged, with the last sequence number. Must be quick."""
-        self._one = _statement(connection, "insert into journal values (?, ?, ?, ?, ?)")
-        self._many = _statement(
+        self._one = parsed(connection, "insert into journal values (?, ?, ?, ?, ?)")
+        self._many = parsed(
             connection,
             "insert into journal select unnest(?::bigint[]), unnest(?::timestamptz[]), unnest(?::varchar[]),"
             " unnest(?::varchar[]), unnest(?::varchar[])",
@@ -237,5 +237,13 @@ def commit_error(exc: Exception) -> LoomError:
     return error
 
 
-def _statement(connection: Any, sql: str) -> Any:
-    return connection.extract_statements(sql)[0] if hasattr(duckdb, "Statement") else sql
+_PARSED: dict[str, Any] = {}
+
+
+def parsed(connection: Any, sql: str) -> Any:
+    """A statement to execute in place of its text, which saves 0.1–0.2 ms each time. For texts of which there are few: it is
+    kept for good, and is every connection's, as it knows no tables yet."""
+    statement = _PARSED.get(sql)
+    if statement is None:
+        statement = _PARSED[sql] = connection.extract_statements(sql)[0]
+    return statement
