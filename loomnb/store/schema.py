@@ -264,12 +264,17 @@ def migrate(connection: Any) -> bool:
         StoreDamaged: a newer loomnb made the file.
     """
     connection.execute("create table if not exists migrations(number integer not null, applied_at timestamptz not null)")
-    (done,) = connection.execute("select coalesce(max(number), 0) from migrations").fetchone()
+    done, rows = connection.execute("select coalesce(max(number), 0), count(distinct number) from migrations").fetchone()
     if done > len(MIGRATIONS):
         raise StoreDamaged(
             f"This store has schema version {done}; this loomnb knows versions up to {len(MIGRATIONS)}.",
             advice="Upgrade loomnb (pip install -U loomnb), or open another file.",
             code="STORE_NEWER",
+        )
+    if rows != done:
+        raise StoreDamaged(
+            f"This store's list of migrations has gaps: {rows} of {done}.",
+            advice="Somebody changed the table migrations. Keep a copy of the file before you try anything else.",
         )
     for number, step in enumerate(MIGRATIONS[done:], done + 1):
         connection.execute("begin transaction")
