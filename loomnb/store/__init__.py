@@ -2,6 +2,19 @@
 
 from loomnb.store.database import MEMORY, Database, StoreWarning, damaged
 from loomnb.store.relation import Relation, cell_text, parameters, query
-from loomnb.store.writer import Chain, Row
+from loomnb.store.writer import Action, Chain, Row, parsed
 
-__all__ = ["MEMORY", "Chain", "Database", "Relation", "Row", "StoreWarning", "cell_text", "damaged", "parameters", "query"]
+__all__ = [
+    "MEMORY",
+    "Action",
+    "Chain",
+    "Database",
+    "Relation",
+    "Row",
+    "StoreWarning",
+    "cell_text",
+    "damaged",
+    "parameters",
+    "parsed",
+    "query",
+]

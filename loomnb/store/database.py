@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import duckdb
 
@@ -18,11 +18,13 @@ from loomnb.errors import LoomError, Refused, StoreClosed, StoreDamaged, WorldFa
 from loomnb.ids import Source
 from loomnb.store.lock import OwnerLock
 from loomnb.store.schema import migrate
-from loomnb.store.writer import Acknowledge, Batch, Chain, Row, Writer
+from loomnb.store.writer import Acknowledge, Action, Batch, Chain, Row, Transaction, Writer
 
 __all__ = ["MEMORY", "Database", "StoreWarning", "damaged"]
 
 MEMORY = ":memory:"
+
+T = TypeVar("T")
 
 
 class StoreWarning(UserWarning):
@@ -71,6 +73,8 @@ class Database:
                 own.execute("checkpoint")  # the store's id must not live in the log alone: it says which log is missing
             (last_seq,) = own.execute("select coalesce(max(seq), 0) from journal").fetchone()
             (store_id,) = own.execute("select id from store").fetchone()
+            self.store_id: str = store_id
+            """What tells this store from every other one; a copy of it has the same."""
         except BaseException as exc:
             self._root.close()
             self._release()
@@ -105,6 +109,35 @@ class Database:
             future.set_exception(error) if error is not None else future.set_result(seq)
 
         self.put(rows, done)
+        return future.result()
+
+    def transact(
+        self, action: Action[T], done: Callable[[LoomError | None, T | None], None], *, chain: Chain | None = None
+    ) -> None:
+        """Queue a transaction that writes other tables too: it stands in one order with what is `put`.
+
+        Args:
+            action: called as `action(connection, now, seq)` on the writer's thread, inside a transaction; checks and writes, and
+                gives `(rows, result)`: the journal rows that are committed with it, the first of them numbered `seq`.
+            done: called on the writer's thread as `done(error, result)`, once it is durable or failed. What the action raises is
+                undone; a LoomError arrives as it is, anything else as COMMIT_FAILED.
+            chain: as for `put`. A refusal (`Refused`) is an answer, and does not break it.
+        """
+        self._check()
+        self._writer.put(Transaction(action, done, chain))
+
+    def transacted(self, action: Action[T]) -> T:
+        """The result of a transaction, once it is durable. Not on a loop: it blocks.
+
+        Raises:
+            LoomError: what the action refused with, or why it could not be committed.
+        """
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def done(error: LoomError | None, result: T | None) -> None:
+            future.set_exception(error) if error is not None else future.set_result(cast("T", result))
+
+        self.transact(action, done)
         return future.result()
 
     @property

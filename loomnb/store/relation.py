@@ -287,5 +287,8 @@ def _translated(exc: duckdb.Error) -> LoomError:
     text = str(exc).replace("create temp table loom_result as ", "")
     advice = ""
     if isinstance(exc, duckdb.CatalogException) and "does not exist" in text:
-        advice = "Tables: runs, moves, documents, asks, answers, logs, events, states, journal; or a DataFrame of this notebook."
+        advice = (
+            "Tables: runs, moves, documents, asks, answers, logs, events, states, artifacts, artifact_history, records, journal; "
+            "or a DataFrame of this notebook."
+        )
     return Refused(text, advice=advice, code="SQL_REFUSED")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from loomnb.errors import LoomError, StoreClosed
 from loomnb.ids import Source
-from loomnb.store import Chain, Database, Row
+from loomnb.store import Action, Chain, Database, Row
 
 __all__ = ["Death"]
+
+T = TypeVar("T")
 
 
 class Death:
@@ -18,7 +21,7 @@ class Death:
     From then on nothing is written and nothing is acknowledged, as after `kill -9`; runs stand still in mid-move.
 
     Args:
-        after: how many batches are committed. Each start, move, answer and cancel is one.
+        after: how many batches are committed. Each start, move, answer and cancel is one, and each commit of storage.
         acknowledged: whether the last of them was still heard of. If not, it is in the file, and no run of this process knows.
     """
 
@@ -67,16 +70,26 @@ class _Mortal(Database):
         more: bool = False,
         chain: Chain | None = None,
     ) -> None:
+        is_last, done = self._counted(done)
+        super().put(rows, done, more=more and not is_last, chain=chain)
+
+    def transact(
+        self, action: Action[T], done: Callable[[LoomError | None, T | None], None], *, chain: Chain | None = None
+    ) -> None:
+        _, done = self._counted(done)
+        super().transact(action, done, chain=chain)
+
+    def _counted(self, done: Callable[[LoomError | None, T], None]) -> tuple[bool, Callable[[LoomError | None, T], None]]:
+        """Count a batch: whether it is the last one, and what is to be told of it."""
         death, number = self._death, self._death.count()
         if number > death.after:
             raise StoreClosed("The store died, as this test wants it to.")
         if number < death.after:
-            super().put(rows, done, more=more, chain=chain)
-            return
+            return False, done
 
-        def last(error: LoomError | None, seq: int) -> None:
+        def last(error: LoomError | None, value: T) -> None:
             death.strike()
             if death.acknowledged:
-                done(error, seq)
+                done(error, value)
 
-        super().put(rows, last, more=False, chain=chain)
+        return True, last

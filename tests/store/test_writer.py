@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import loomnb as loom
 from loomnb.store import MEMORY, Database, Row
+from loomnb.testing import Death
 from tests.helpers import StillSource
 
 BAD = ("run-x", "bad", "{no json")
@@ -177,3 +179,155 @@ def test_rows_carry_the_clock_that_was_injected(tmp_path: Path) -> None:
 
     assert database.read("select date_diff('second', min(ts), max(ts)) from journal") == [(60,)]
     database.close()
+
+
+# -- transactions -------------------------------------------------------------------------------------
+
+
+def note(n: int, rows: int = 1) -> Any:
+    """An action that writes a table of its own, gives so many journal rows, and tells the number of the first."""
+
+    def action(connection: Any, now: Any, seq: int) -> tuple[list[Row], int]:
+        connection.execute("create table if not exists notes(n integer)")
+        connection.execute("insert into notes values (?)", [n])
+        return [row(n) for _ in range(rows)], seq
+
+    return action
+
+
+def fails(error: Exception) -> Any:
+    def action(connection: Any, now: Any, seq: int) -> tuple[list[Row], int]:
+        note(99)(connection, now, seq)
+        raise error
+
+    return action
+
+
+def notes(database: Database) -> list[int]:
+    return [n for (n,) in database.read("select n from notes order by n")]
+
+
+def test_a_transaction_lands_with_its_journal_rows(database: Database) -> None:
+    database.commit([row(0)])
+
+    assert [database.transacted(note(1)), database.transacted(note(2, rows=3)), database.transacted(note(3))] == [2, 3, 6]
+    assert (notes(database), stored(database), database.last_seq) == ([1, 2, 3], [0, 1, 2, 2, 2, 3], 6)
+
+
+def test_a_transaction_may_have_no_journal_row(database: Database) -> None:
+    database.transacted(note(1, rows=0))
+    database.commit([row(2)])
+
+    assert (notes(database), stored(database), database.last_seq) == ([1], [2], 1)
+
+
+def test_a_refusal_arrives_as_it_is_and_undoes_the_rest(database: Database) -> None:
+    database.transacted(note(1))
+    refusal = loom.Conflict("no")
+
+    with pytest.raises(loom.Conflict) as caught:
+        database.transacted(fails(refusal))
+
+    assert caught.value is refusal
+    assert (notes(database), stored(database)) == ([1], [1])
+    assert database.transacted(note(2)) == 2
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("oops"), duckdb.IOException("disk")], ids=["ours", "duckdb"])
+def test_any_other_error_is_a_failed_commit_with_its_cause(database: Database, error: Exception) -> None:
+    database.transacted(note(1))
+
+    with pytest.raises(loom.WorldFailed) as caught:
+        database.transacted(fails(error))
+
+    assert (caught.value.code, caught.value.__cause__) == ("COMMIT_FAILED", error)
+    assert (notes(database), stored(database)) == ([1], [1])
+
+
+def test_a_bad_journal_row_undoes_its_transaction(database: Database) -> None:
+    database.transacted(note(1))
+
+    def action(connection: Any, now: Any, seq: int) -> tuple[list[Row], None]:
+        note(2)(connection, now, seq)
+        return [row(2), BAD], None
+
+    with pytest.raises(loom.WorldFailed):
+        database.transacted(action)
+
+    assert (notes(database), stored(database)) == ([1], [1])
+
+
+def test_an_error_inside_a_transaction_that_its_action_swallows_is_not_committed(database: Database) -> None:
+    database.transacted(note(1))
+
+    def action(connection: Any, now: Any, seq: int) -> tuple[list[Row], None]:
+        note(2)(connection, now, seq)
+        with contextlib.suppress(duckdb.Error):
+            connection.execute("insert into nowhere values (1)")
+        return [row(2)], None
+
+    with pytest.raises(loom.WorldFailed):
+        database.transacted(action)
+
+    assert (notes(database), stored(database)) == ([1], [1])
+
+
+def test_transactions_and_batches_stand_in_one_queue(database: Database) -> None:
+    told: list[tuple[str, int]] = []
+    over = threading.Event()
+    release = hold(database)
+    database.put([row(1), row(1)], lambda _, seq: told.append(("batch", seq)))
+    database.transact(note(2), lambda _, seq: told.append(("transaction", seq or 0)))
+    database.transact(fails(loom.Conflict("no")), lambda error, _: told.append((error.code if error else "", 0)))
+    database.put([row(3)], lambda _, seq: told.append(("batch", seq)))
+    database.put([row(4)], lambda *_: over.set())
+    release.set()
+    assert over.wait(10)
+
+    assert told == [("batch", 3), ("transaction", 4), ("CONFLICT", 0), ("batch", 5)]
+    assert stored(database) == [0, 1, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"), [(loom.Conflict("no"), [0, 1]), (ZeroDivisionError(), [0])], ids=["refusal", "failure"]
+)
+def test_a_failed_transaction_breaks_its_chain_and_a_refused_one_does_not(
+    database: Database, error: Exception, kept: list[int]
+) -> None:
+    chain, over = Database.chain(), threading.Event()
+    release = hold(database)
+    database.transact(fails(error), lambda *_: None, chain=chain)
+    database.put([row(1)], lambda *_: None, chain=chain)
+    database.transact(lambda *_: ([], None), lambda *_: over.set(), chain=chain)
+    release.set()
+    assert over.wait(10)
+
+    assert stored(database) == kept
+
+
+def test_a_transaction_has_the_injected_time(database: Database) -> None:
+    assert database.transacted(lambda _, now, __: ([], now)) == StillSource().now()
+
+
+def test_a_closed_store_takes_no_transaction(database: Database) -> None:
+    database.close()
+
+    with pytest.raises(loom.StoreClosed):
+        database.transacted(note(1))
+
+
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_a_store_that_dies_counts_transactions(tmp_path: Path, acknowledged: bool) -> None:
+    death = Death(after=2, acknowledged=acknowledged)
+    path = str(tmp_path / "s.duckdb")
+    database, told = death(path, StillSource()), list[int]()
+    database.put([row(1)], lambda *_: told.append(1))
+    database.transact(note(2), lambda *_: told.append(2))
+    with pytest.raises(loom.StoreClosed):
+        database.transact(note(3), lambda *_: told.append(3))
+    death.wait()
+    database.close()
+
+    assert told == ([1, 2] if acknowledged else [1])
+    with duckdb.connect(path) as raw:
+        assert raw.execute("from notes").fetchall() == [(2,)]
