@@ -34,9 +34,9 @@ _TEXTS = 100_000  # and of all of them
 _ABSENT = object()
 
 
-def tree_html(value: Any, most: int = _NODES) -> str:
-    """A JSON value as a tree of at most `most` values."""
-    return f'<div class="loom-tree">{_Drawing(value, (), 0, most).children()}</div>'
+def tree_html(value: Any, most: int = _NODES, texts: int = _TEXTS) -> str:
+    """A JSON value as a tree of at most `most` values, with `texts` characters of all long texts together."""
+    return f'<div class="loom-tree">{_Drawing(value, (), 0, most, texts).children()}</div>'
 
 
 def branch_html(value: Any, path: Sequence[PathStep], start: int = 0) -> str:
@@ -50,7 +50,7 @@ def branch_html(value: Any, path: Sequence[PathStep], start: int = 0) -> str:
         if found is _ABSENT:
             return ""
         value = found
-    return _Drawing(value, tuple(path), max(0, start), _NODES).children()
+    return _Drawing(value, tuple(path), max(0, start)).children()
 
 
 def subscript(path: Sequence[PathStep]) -> str:
@@ -61,9 +61,9 @@ def subscript(path: Sequence[PathStep]) -> str:
 class _Drawing:
     """One picture of a value: what of it is drawn is decided first, level by level, so that no branch takes all the room."""
 
-    def __init__(self, value: Any, path: _Path, start: int, most: int) -> None:
+    def __init__(self, value: Any, path: _Path, start: int, most: int = _NODES, texts: int = _TEXTS) -> None:
         self._value, self._path, self._start = value, path, start
-        self._texts = _TEXTS
+        self._texts = texts
         self._shown: dict[_Path, int] = {}  # how many children are drawn; what is not here is left out whole
         todo: deque[tuple[_Path, Any, int]] = deque([(path, value, start)])
         while todo and most > 0:
