@@ -1,5 +1,19 @@
 """Everything visible, as text and as safe static HTML. Pure."""
 
+from loomnb.present.artifact import (
+    ArtifactDiff,
+    ArtifactForm,
+    ArtifactView,
+    Revision,
+    artifact_bundle,
+    artifact_form,
+    artifact_forms,
+    artifact_html,
+    artifact_plain,
+    artifact_raw,
+    table_length,
+)
+from loomnb.present.difference import Change, changes_between, diff_html, diff_plain
 from loomnb.present.graph import EdgeKind, Graph, GraphEdge, GraphNode
 from loomnb.present.markdown import escape, markdown_html, markdown_line, markdown_safe
 from loomnb.present.story import (
@@ -21,20 +35,36 @@ from loomnb.present.story import (
     takers_of,
 )
 from loomnb.present.table import table_html, table_markdown
+from loomnb.present.tree import branch_html, tree_html, tree_plain
 from loomnb.present.values import value_html
 
 __all__ = [
     "STATUS_TEXT",
+    "ArtifactDiff",
+    "ArtifactForm",
+    "ArtifactView",
+    "Change",
     "Child",
     "EdgeKind",
     "Graph",
     "GraphEdge",
     "GraphNode",
+    "Revision",
     "Story",
     "answer_html",
+    "artifact_bundle",
+    "artifact_form",
+    "artifact_forms",
+    "artifact_html",
+    "artifact_plain",
+    "artifact_raw",
     "ask_example",
     "ask_heading",
     "ask_plain",
+    "branch_html",
+    "changes_between",
+    "diff_html",
+    "diff_plain",
     "document_html",
     "document_kind",
     "document_plain",
@@ -47,8 +77,11 @@ __all__ = [
     "story_bundle",
     "story_plain",
     "table_html",
+    "table_length",
     "table_markdown",
     "taker_that_tells",
     "takers_of",
+    "tree_html",
+    "tree_plain",
     "value_html",
 ]

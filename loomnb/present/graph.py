@@ -25,12 +25,24 @@ known now has it no more."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphNode:
-    """A place."""
+    """A place.
+
+    Attributes:
+        group: the stage it belongs to, which is drawn as a frame around it.
+        label: what is written; by default the name, without the stage it begins with.
+    """
 
     name: str
     kind: Literal["start", "place", "end"] = "place"
     visited: bool = False
     current: bool = False
+    group: str = ""
+    label: str = ""
+
+    @property
+    def written(self) -> str:
+        """What stands in its box."""
+        return self.label or (self.name.removeprefix(f"{self.group}/") if self.group else self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +103,10 @@ class Graph:
         edges += [GraphEdge(name=n, from_=a, to=b, kind="past", taken=True) for a, n, b in steps if (a, n, b) not in first]
         visited = {place for place, _ in path} | {current}
         known = {n.name for n in self.nodes}
-        nodes = [*self.nodes, *(GraphNode(name=p) for p in dict.fromkeys([*(p for p, _ in path), current]) if p not in known)]
+        groups = set(self.groups)
+        new = [p for p in dict.fromkeys([*(p for p, _ in path), current]) if p not in known]
+        stages = {p: p.partition("/")[0] for p in new}
+        nodes = [*self.nodes, *(GraphNode(name=p, group=stages[p] if stages[p] in groups else "") for p in new)]
         return replace(
             self,
             nodes=tuple(replace(n, visited=n.name in visited, current=n.name == current) for n in nodes),
@@ -104,6 +119,11 @@ class Graph:
         """The place its run is in."""
         return next((n.name for n in self.nodes if n.current), None)
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Its stages, in order."""
+        return tuple(dict.fromkeys(n.group for n in self.nodes if n.group))
+
     @cached_property
     def svg(self) -> str:
         """The picture as one `<svg>` element, for a page or a file."""
@@ -111,26 +131,47 @@ class Graph:
 
     @cached_property
     def text(self) -> str:
-        """Each place, and below it what leaves it."""
+        """Each place, and below it what leaves it; the places of a stage below its name."""
         lines = [f"{plain_line(self.title)}: {self.status}" if self.status else plain_line(self.title)]
         lines += [f"! {self.note}"] if self.note else []
-        for node in self.nodes:
-            lines.append(f"{'▶' if node.current else '●' if node.visited else '○'} {plain_line(node.name)}")
-            for edge in self.edges:
-                if edge.from_ == node.name:
+        leaving: dict[str, list[GraphEdge]] = {}
+        for edge in self.edges:
+            leaving.setdefault(edge.from_, []).append(edge)
+        by_name = {n.name: n for n in self.nodes}
+        for group, nodes in self.grouped():
+            indent = "  " if group else ""
+            lines += [f"{_mark(nodes)} {plain_line(group)}"] if group else []
+            for node in nodes:
+                lines.append(f"{indent}{_mark([node])} {plain_line(node.written)}")
+                for edge in leaving.get(node.name, ()):
                     name = plain_line(edge.label) + (" (answer)" if edge.kind == "manual" else "")
                     detail = f"  {plain_line(edge.detail)}" if edge.detail else ""
-                    lines.append(f"  {'✓' if edge.taken else ' '} {name} → {plain_line(edge.to)}{detail}")
+                    to = by_name[edge.to]
+                    target = plain_line(to.written if to.group == group else to.name)
+                    lines.append(f"{indent}  {'✓' if edge.taken else ' '} {name} → {target}{detail}")
         return "\n".join(lines)
+
+    def grouped(self) -> list[tuple[str, list[GraphNode]]]:
+        """The places in the order they are told: without stages as they are, else the start, the stages, the rest, the end."""
+        if not self.groups:
+            return [("", list(self.nodes))]
+        free = [n for n in self.nodes if not n.group]
+        stages = [(g, [n for n in self.nodes if n.group == g]) for g in self.groups]
+        first, rest, last = ([n for n in free if n.kind == kind] for kind in ("start", "place", "end"))
+        return [one for one in [("", first), *stages, ("", rest), ("", last)] if one[1]]
 
     @cached_property
     def mermaid(self) -> str:
-        """The picture as a Mermaid flowchart."""
+        """The picture as a Mermaid flowchart; a stage is a subgraph."""
         number = {n.name: f"n{i}" for i, n in enumerate(self.nodes)}
         lines = ["flowchart TD"]
-        for node in self.nodes:
-            opened, closed = {"start": ("([", "])"), "end": ("(((", ")))"), "place": ("(", ")")}[node.kind]
-            lines.append(f'  {number[node.name]}{opened}"{_mermaid(node.name)}"{closed}')
+        stages = {group: f"g{i}" for i, group in enumerate(self.groups)}
+        for group, nodes in self.grouped():
+            lines += [f'  subgraph {stages[group]}["{_mermaid(group)}"]'] if group else []
+            for node in nodes:
+                opened, closed = {"start": ("([", "])"), "end": ("(((", ")))"), "place": ("(", ")")}[node.kind]
+                lines.append(f'{"    " if group else "  "}{number[node.name]}{opened}"{_mermaid(node.written)}"{closed}')
+            lines += ["  end"] if group else []
         for edge in self.edges:
             arrow = {"automatic": "-->", "manual": "==>", "past": "-.->", "error": "-.->", "retry": "-.->"}[edge.kind]
             label = " ".join(t for t in (_mermaid(edge.label), _mermaid(edge.detail)) if t)
@@ -141,6 +182,7 @@ class Graph:
         lines += ["  classDef visited stroke:#1976d2", f"  class {','.join(visited)} visited"] if visited else []
         if self.current is not None:
             lines += ["  classDef current stroke:#1976d2,stroke-width:4px", f"  class {number[self.current]} current"]
+            lines += [f"  style {stages[n.group]} stroke:#1976d2,stroke-width:2px" for n in self.nodes if n.current and n.group]
         return "\n".join(lines)
 
     @cached_property
@@ -163,6 +205,10 @@ class Graph:
             "image/svg+xml": self.svg,
             "text/markdown": f"**{markdown_safe(plain_line(self.title))}**\n\n```mermaid\n{self.mermaid}\n```",
         }
+
+
+def _mark(nodes: Sequence[GraphNode]) -> str:
+    return "▶" if any(n.current for n in nodes) else "●" if any(n.visited for n in nodes) else "○"
 
 
 def _mermaid(text: str) -> str:

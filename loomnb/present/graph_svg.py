@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from loomnb.present.frames import Frame, arrange_framed
 from loomnb.present.layout import Box, Line, Placed, Point, Route, arrange
 from loomnb.present.markdown import escape, plain_line
 
@@ -34,10 +36,9 @@ def graph_svg(graph: Graph) -> str:
     number = {n.name: i for i, n in enumerate(graph.nodes)}
     # Where two lines make a circle the later one leads back: failures after the rest.
     edges = sorted(graph.edges, key=lambda e: e.kind not in ("automatic", "manual"))
-    boxes = [Box(max(52.0, _wide(_short(n.name), bold=True) + (38 if n.kind == "start" else 24)), 30.0) for n in graph.nodes]
+    boxes = [Box(max(52.0, _wide(_short(n.written), bold=True) + (38 if n.kind == "start" else 24)), 30.0) for n in graph.nodes]
     lines = [Line(number[e.from_], number[e.to], *_label_size(e), kind=_trunk(e)) for e in edges]
-    last = next((number[n.name] for n in graph.nodes if n.kind == "end"), None)
-    placed = arrange(boxes, lines, last)
+    placed, frames = _placed(graph, boxes, lines)
     heading, key = _heading(graph), _key(graph)
     width = max(placed.width, _wide(heading, bold=True) * 1.2, _wide(key)) + 2 * _MARGIN
     height = placed.height + _TITLE + (24 if key else 0) + 2 * _MARGIN
@@ -53,6 +54,7 @@ def graph_svg(graph: Graph) -> str:
             f'<text x="{_n(_MARGIN)}" y="{_n(_MARGIN + 12)}" fill="currentColor" font-size="14" font-weight="bold">',
             f"{escape(heading)}</text>",
             f'<g transform="translate({_n(_MARGIN + shift)} {_n(_MARGIN + _TITLE)})">',
+            *frames,
             f'<g opacity="{0.8 if is_run else 0.9}">',
             *(_edge(edge, route, seen) for edge, route in drawn if not edge.taken),
             "</g>",
@@ -63,6 +65,17 @@ def graph_svg(graph: Graph) -> str:
             "</svg>",
         ]
     )
+
+
+def _placed(graph: Graph, boxes: Sequence[Box], lines: Sequence[Line]) -> tuple[Placed, list[str]]:
+    """Where everything stands, and the frames of the stages."""
+    if not graph.groups:
+        return arrange(boxes, lines, next((i for i, n in enumerate(graph.nodes) if n.kind == "end"), None)), []
+    sections = graph.grouped()
+    of = {n.name: k for k, (_, nodes) in enumerate(sections) for n in nodes}
+    titles = [_wide(_short(group), bold=True) if group else 0.0 for group, _ in sections]
+    placed, frames = arrange_framed(boxes, lines, [of[n.name] for n in graph.nodes], titles)
+    return placed, [_frame(g, nodes, f) for (g, nodes), f in zip(sections, frames, strict=True) if f]
 
 
 # -- what is said ---------------------------------------------------------------------------------
@@ -76,7 +89,8 @@ def _told(graph: Graph) -> str:
     """The picture in a sentence or two, for who cannot see it; the text form has the rest."""
     moves = [e for e in graph.edges if e.kind in ("automatic", "manual")]
     waits = sum(e.kind == "manual" for e in moves)
-    told = f"{len(graph.nodes)} places, {len(moves)} transitions, {waits} of which wait for an answer."
+    stages = f"{len(graph.groups)} stages, " if graph.groups else ""
+    told = f"{stages}{len(graph.nodes)} places, {len(moves)} transitions, {waits} of which wait for an answer."
     if graph.current is not None:
         told += f" The run is at {graph.current}, {len([e for e in graph.edges if e.taken])} of them were taken."
     return plain_line(f"{told} {graph.note}".strip())
@@ -93,6 +107,17 @@ def _key(graph: Graph) -> str:
 # -- pieces ---------------------------------------------------------------------------------------
 
 
+def _frame(group: str, nodes: Sequence[GraphNode], frame: Frame) -> str:
+    current = any(n.current for n in nodes)
+    lit = current or any(n.visited for n in nodes)
+    at = f'x="{_n(frame.left)}" y="{_n(frame.top)}" width="{_n(frame.width)}" height="{_n(frame.height)}" rx="8"'
+    fill = f'fill="{_ACCENT}" fill-opacity="0.06"' if current else 'fill="currentColor" fill-opacity="0.03"'
+    style = f"{_stroke(lit=lit)} stroke-width={_q(2.0 if current else 1.0)} stroke-opacity={_q(1.0 if current else 0.5)}"
+    title = _text(_short(group), frame.left + 10, frame.top + 16, anchor="start", bold=True, opacity=1.0 if current else 0.8)
+    tip = f"{group}, the stage the run is in" if current else group
+    return f"<g>{_tip(tip)}<rect {at} {fill} {style}/>{title}</g>"
+
+
 def _node(node: GraphNode, box: Box, placed: Placed, i: int) -> str:
     (x, y), w, h = placed.middles[i], box.width, placed.heights[i]
     lit = node.current or node.visited
@@ -103,7 +128,7 @@ def _node(node: GraphNode, box: Box, placed: Placed, i: int) -> str:
     else:
         inner = ""
     dot = f'<circle cx="{_n(x - w / 2 + 13)}" cy="{_n(y)}" r="3.5" fill="currentColor"/>' if node.kind == "start" else ""
-    text = _text(_short(node.name), x + (7 if dot else 0), y + 4, bold=node.current or node.kind != "place")
+    text = _text(_short(node.written), x + (7 if dot else 0), y + 4, bold=node.current or node.kind != "place")
     return f"<g>{_tip(node.name + (', where the run is' if node.current else ''))}{frame}{inner}{dot}{text}</g>"
 
 
@@ -201,6 +226,8 @@ def _path(curve: tuple[Point, ...]) -> str:
         a, b, end = curve[i : i + 3]
         if at[0] == a[0] == b[0] == end[0]:
             parts.append(f"V{_n(end[1])}")
+        elif at[1] == a[1] == b[1] == end[1]:
+            parts.append(f"H{_n(end[0])}")
         else:
             parts.append(f"C{_n(a[0])} {_n(a[1])} {_n(b[0])} {_n(b[1])} {_n(end[0])} {_n(end[1])}")
         at = end

@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import Any
 
-__all__ = ["escape", "markdown_html", "markdown_line", "markdown_safe", "plain_line"]
+__all__ = ["escape", "html_block", "markdown_html", "markdown_line", "markdown_safe", "plain_line"]
 
 _TAGS = {
     *[
@@ -114,6 +114,11 @@ def markdown_safe(text: str) -> str:
     """Text that shows as itself in Markdown and runs nothing: for names and messages that are not Markdown."""
     out = "".join("\\" + c if c in "\\`*_{}[]()#+-!|~" else c for c in text)
     return html.escape(out, quote=False).replace("\n", " ")
+
+
+def html_block(html: str) -> str:
+    """HTML that stays HTML in Markdown: a block that no line of its text can end, as a blank one would."""
+    return f"<div>{html.replace(chr(10), '&#10;')}</div>"
 
 
 _BREAKING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")

@@ -13,7 +13,7 @@ from typing import Any
 from loomnb.asks import Ask, Form
 from loomnb.documents import PROMPTS, DocumentEntity, form_of_ui, is_hidden, transitions_of, widget_of
 from loomnb.names import humanised
-from loomnb.present.markdown import escape, markdown_html, markdown_safe
+from loomnb.present.markdown import escape, html_block, markdown_html, markdown_safe
 from loomnb.present.values import value_html
 from loomnb.present.widgets import field_lines, form_html, form_plain, prompt_html, prompt_plain
 
@@ -236,12 +236,7 @@ def _head_and_body(one: DocumentEntity | tuple[Ask, Any], children: Mapping[str,
 def _markdown_of(one: DocumentEntity | tuple[Ask, Any], children: Mapping[str, Child]) -> str:
     # Through the sanitised HTML: a just executed text/markdown output may run scripts like any other.
     head, body = _head_and_body(one, children)
-    return (f"**{markdown_safe(head)}**\n\n" if head else "") + _html_block(body)
-
-
-def _html_block(html: str) -> str:
-    """HTML that stays HTML in Markdown: a block that no line of its text can end, as a blank one would."""
-    return f"<div>{html.replace(chr(10), '&#10;')}</div>"
+    return (f"**{markdown_safe(head)}**\n\n" if head else "") + html_block(body)
 
 
 # -- asks -----------------------------------------------------------------------------------------
@@ -424,12 +419,12 @@ def _story_markdown(story: Story) -> str:
     if story.notice:
         parts.append(f"*{markdown_safe(story.notice)}*")
     parts += [_markdown_of(one, story.children) for one in story.in_order()]
-    parts += [_html_block(_ask_html(a)) for a in story.shown_asks()]
+    parts += [html_block(_ask_html(a)) for a in story.shown_asks()]
     if story.has_error:
         parts.append(f"**Error:** {markdown_safe(story.error_line)}")
         parts += [markdown_safe(story.advice)] if story.advice else []
     if story.result is not None:
-        parts.append(_html_block(f"<strong>Result</strong>{value_html(story.result)}"))
+        parts.append(html_block(f"<strong>Result</strong>{value_html(story.result)}"))
     return "\n\n".join(parts)
 
 

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import pydantic
-from loomnb_widgets.views import ask_view, document_view
+from loomnb_widgets.views import artifact_view, ask_view, document_view, stages_view
 from pydantic import Field
 
 import loomnb as loom
 from loomnb.asks import Ask, AskWidget, Schema, form_of
 from loomnb.asks import Field as FormField
 from loomnb.documents import DocumentEntity, DocumentType
+from loomnb.present import tree_html
 from tests.browser.static_page import head
 
-__all__ = ["ACTIONS", "Order", "docs", "fields", "gallery", "order_document", "prompt", "widget_asks"]
+__all__ = [
+    "ACTIONS",
+    "Order",
+    "StoredArtifact",
+    "blueprint_head",
+    "docs",
+    "fields",
+    "gallery",
+    "order_document",
+    "prompt",
+    "widget_asks",
+]
 
 
 class Address(pydantic.BaseModel):
@@ -142,3 +155,52 @@ def gallery() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     opened = [{"index": 0, "open": {"confirm": "a-c", "again": "a-a"}}]
     opened += [{"index": at, "open": {"answer": f"a-{at}"}} for at in (1, 2, 3)]
     return head("waiting", asks=widget_asks(), active_docs=opened, hidden_docs=[]), docs()
+
+
+# -- a blueprint's run ----------------------------------------------------------------------------
+
+STAGES = {
+    "specification": ["init", "analyze", "clarify", "check", "confirm", "finalize"],
+    "solution": ["draft", "review", "confirm"],
+    "implementation": ["plan", "write", "test", "fix"],
+    "validation": ["run", "report"],
+}
+VISITED = {f"specification/{step}" for step in ("init", "analyze", "check", "confirm", "finalize")} | {"solution/draft"}
+STATE = {
+    "draft": {"title": "Notes of a meeting", "points": [{"text": "who comes", "done": True}, {"text": "when", "done": False}]},
+    "rounds": 2,
+    "reason": None,
+    "prompt": "You are a careful writer.\n\nKeep to what was said, and say who said it. " * 4,
+}
+
+
+@dataclass(frozen=True)
+class StoredArtifact:
+    """What the store gives."""
+
+    stage_name: str
+    data: Any
+    revision: int
+    flow_name: str = "deliver"
+    id: str = "a-1"
+
+
+ARTIFACTS = [
+    StoredArtifact(
+        "specification", {"title": "Meeting notes", "body": "# Goal\n\nNotes *anybody* can read:\n\n- who\n- when"}, 3
+    ),
+    StoredArtifact("solution", [{"part": "panel", "days": 2}, {"part": "graph", "days": 1.5}], 7),
+]
+
+
+def blueprint_head(**more: Any) -> dict[str, Any]:
+    """The head of a run that reviews its solution."""
+    shown = {
+        "title": "Deliver",
+        "place": "solution/review",
+        "stages": stages_view(STAGES, VISITED, "solution/review"),
+        "state_html": tree_html(STATE),
+        "artifacts": [artifact_view(a) for a in ARTIFACTS],
+        "path": [{"place": "start", "name": ""}, {"place": "solution/review", "name": "drafted"}],
+    }
+    return head("running", **{**shown, **more})

@@ -378,12 +378,13 @@ class Notebook:
         )
 
     def theme(self, name: Literal["light", "dark"]) -> None:
-        """Switch JupyterLab's theme; returns when its colours are on the page."""
+        """Switch JupyterLab's theme; returns when its colours are on the page and nothing hides it."""
         title = f"JupyterLab {name.capitalize()}"
         self.page.evaluate("async t => { await jupyterapp.commands.execute('apputils:change-theme', {theme: t}) }", title)
         self.page.wait_for_function(
             "light => document.body.dataset.jpThemeLight === light", arg="true" if name == "light" else "false"
         )
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached")  # it covers the page while the sheet is loaded
 
     def screenshot(self, path: Path, *, cell: int | None = None) -> Path:
         """A picture of the page, or of one cell with its output."""

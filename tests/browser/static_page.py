@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from loomnb_widgets.assets import panel_module, panel_sheet
+from loomnb_widgets.assets import artifact_module, artifact_sheet, panel_module, panel_sheet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parents[2] / "widgets" / "loomnb_widgets" / "static"
 ORIGIN = "http://static.test"
-PUT_TOGETHER = {"panel.js": panel_module, "panel.css": panel_sheet}  # what the notebook gets, not its parts
+PUT_TOGETHER = {  # what the notebook gets, not its parts
+    "panel.js": panel_module,
+    "panel.css": panel_sheet,
+    "artifact.js": artifact_module,
+    "artifact.css": artifact_sheet,
+}
 TYPES = {".js": "text/javascript", ".css": "text/css"}
 
 # What anywidget gives a module: get, on, off, send. Everything sent is kept; `listeners` shows what is left behind.
 PAGE = """<!doctype html><meta charset="utf-8"><title>static page</title>
 <link rel="stylesheet" href="/panel.css"><link rel="stylesheet" href="/table.css">
+<link rel="stylesheet" href="/artifact.css">
 <style>body { margin: 16px; font-family: sans-serif; background: var(--jp-layout-color0, #fff); }</style>
 <main></main>
 <script type="module">

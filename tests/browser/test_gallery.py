@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING
 import nbformat
 import pytest
 from playwright.sync_api import expect
+
+from tests.browser.gallery import blueprint_head
+from tests.browser.static_page import ask, field
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -146,3 +150,37 @@ def test_every_widget_of_the_gallery_is_there_and_has_a_name(gallery: Notebook, 
     shown.get_by_role("button", name="Close the diary").click()
     nb.wait_text(at("await diary"), "{'lines': 1}")
     nb.wait_text(len(CELLS) - 2, "2 problems")
+
+
+BLUEPRINT = """
+import anywidget, json, traitlets
+from loomnb_widgets.assets import panel_module, panel_sheet
+
+class Shown(anywidget.AnyWidget):
+    _esm, _css = panel_module(), panel_sheet()
+    head = traitlets.Dict().tag(sync=True)
+
+def hello(panel, message, _):
+    if message["type"] == "hello":
+        panel.send({"type": "state", "ack": message["n"], "head_rev": 1, "stamp": 0, "head": panel.head})
+
+panel = Shown(head=json.loads(HEAD))
+panel.on_msg(hello)
+panel
+"""
+
+
+def test_a_blueprints_run_by_day_and_by_night(notebook, tmp_path: Path) -> None:
+    """Drawn from a made-up head: what the engine says of a run is its own tests' business."""
+    asked = [ask(label="Is the solution good?", fields=[field("remarks", required=False)])]
+    nb: Notebook = notebook([f"HEAD = {json.dumps(blueprint_head(asks=asked, can_cancel=True))!r}\n{BLUEPRINT}"])
+    nb.run_cell(0)
+    shown = panel(nb, 0)
+    shown.get_by_text("State", exact=True).click()
+    shown.get_by_text("Artifacts").click()
+    expect(shown.get_by_role("heading", name="Goal")).to_be_visible()
+    expect(shown.get_by_role("list", name="Stages").locator("[aria-current=step]")).to_have_text("review")
+    everything_is_named(shown)
+    by_day_and_by_night(nb, shown, tmp_path, "blueprint")
+    nb.page.set_viewport_size({"width": 700, "height": 1500})
+    shown.screenshot(path=tmp_path / "blueprint-narrow.png")

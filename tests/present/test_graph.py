@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loomnb.present import EdgeKind, Graph, GraphEdge, GraphNode
+from loomnb.present.frames import arrange_framed
 from loomnb.present.layout import Box, Line, arrange
 from tests.present.hostile import HOSTILE, executable
 
@@ -400,3 +401,202 @@ def test_a_chain_of_thousands_is_no_deep_recursion() -> None:
     placed = arrange(boxes, [Line(i, i + 1, 30, 20) for i in range(2999)])
 
     assert len(placed.routes) == 2999
+
+
+# -- stages ---------------------------------------------------------------------------------------
+
+
+def stages(layout: dict[str, list[str]], *edges: GraphEdge) -> Graph:
+    steps = [GraphNode(name=f"{stage}/{step}", group=stage) for stage, names in layout.items() for step in names]
+    nodes = (GraphNode(name="start", kind="start"), *steps, GraphNode(name="end", kind="end"))
+    return Graph(title="Deliver", nodes=nodes, edges=edges)
+
+
+DELIVER = stages(
+    {"spec": ["draft", "check"], "build": ["write", "test"]},
+    edge("begin", "start", "spec/draft"),
+    edge("drafted", "spec/draft", "spec/check"),
+    edge("good", "spec/check", "build/write"),
+    edge("written", "build/write", "build/test"),
+    edge("unclear", "build/test", "spec/draft"),
+    edge("green", "build/test", "end"),
+    edge("check", "spec/check", "end", "error"),
+)
+DELIVER_WAY = [("start", ""), ("spec/draft", "begin"), ("spec/check", "drafted"), ("build/write", "good")]
+
+
+def frames_of(picture: Graph) -> dict[str, tuple[float, float, float, float]]:
+    """Left, top, right, bottom of each stage's frame: the only boxes that are given by a corner and stand in front of no text."""
+    out = {}
+    for group in ET.fromstring(picture.svg).iter(f"{SVG}g"):
+        title, rect = group.find(f"{SVG}title"), group.find(f"{SVG}rect")
+        if title is not None and rect is not None and rect.get("rx") == "8" and group.find(f"{SVG}path") is None:
+            x, y, w, h = (float(rect.get(k, "")) for k in ("x", "y", "width", "height"))
+            out[(title.text or "").split(",")[0]] = (x, y, x + w, y + h)
+    return out
+
+
+def places_of(picture: Graph) -> dict[str, tuple[float, float, float, float]]:
+    out = {}
+    for group in ET.fromstring(picture.svg).iter(f"{SVG}g"):
+        title, rect = group.find(f"{SVG}title"), group.find(f"{SVG}rect")
+        if title is not None and rect is not None and rect.get("rx") != "8" and group.find(f"{SVG}path") is None:
+            x, y, w, h = (float(rect.get(k, "")) for k in ("x", "y", "width", "height"))
+            out[(title.text or "").split(",")[0]] = (x, y, x + w, y + h)
+    return out
+
+
+def test_the_steps_of_a_stage_stand_in_its_frame_by_their_own_names() -> None:
+    frames, places = frames_of(DELIVER), places_of(DELIVER)
+
+    assert list(frames) == ["spec", "build"]
+    for name, (left, top, right, bottom) in places.items():
+        around = [g for g, f in frames.items() if f[0] < left and f[1] < top and right < f[2] and bottom < f[3]]
+        assert around == ([name.split("/")[0]] if "/" in name else [])
+    assert {"spec", "draft", "write", "start"} <= set(texts(DELIVER))
+    assert "spec/draft" not in texts(DELIVER)
+    assert frames["spec"][3] < frames["build"][1] < frames["build"][3] < places["end"][1]
+
+
+def test_a_label_is_written_instead_of_the_name() -> None:
+    picture = Graph(title="x", nodes=(GraphNode(name="a/b", group="a", label="Bee"), GraphNode(name="c", label="Sea")), edges=())
+
+    assert texts(picture) == ["x", "a", "Bee", "Sea"]
+
+
+def test_the_current_stage_is_marked_and_not_by_colour_alone() -> None:
+    lit = DELIVER.lit(DELIVER_WAY, "build/write", "running")
+    frames = {
+        (title.text or ""): rect
+        for g in walk(lit)
+        if (title := g.find(f"{SVG}title")) is not None and (rect := g.find(f"{SVG}rect")) is not None and rect.get("rx") == "8"
+    }
+
+    assert frames["build, the stage the run is in"].get("stroke-width") == "2"
+    assert frames["spec"].get("stroke-width") == "1"
+    assert "var(--jp-brand-color1" in (frames["spec"].get("style") or "")
+    assert lit.text.splitlines()[3:5] == ["● spec", "  ● draft"]
+    assert "▶ build\n  ▶ write" in lit.text
+
+
+def test_a_step_of_a_stage_that_is_gone_stays_in_it() -> None:
+    lit = DELIVER.lit([*DELIVER_WAY[:2], ("spec/old", "was")], "spec/old", "failed")
+
+    assert [(n.group, n.written) for n in lit.nodes if n.name == "spec/old"] == [("spec", "old")]
+
+
+def test_text_and_mermaid_tell_stages_too() -> None:
+    assert DELIVER.text.splitlines() == [
+        "Deliver",
+        "○ start",
+        "    begin → spec/draft",
+        "○ spec",
+        "  ○ draft",
+        "      drafted → check",
+        "  ○ check",
+        "      good → build/write",
+        "      check fails → end",
+        "○ build",
+        "  ○ write",
+        "      written → test",
+        "  ○ test",
+        "      unclear → spec/draft",
+        "      green → end",
+        "○ end",
+    ]
+    assert DELIVER.mermaid.splitlines()[:10] == [
+        "flowchart TD",
+        '  n0(["start"])',
+        '  subgraph g0["spec"]',
+        '    n1("draft")',
+        '    n2("check")',
+        "  end",
+        '  subgraph g1["build"]',
+        '    n3("write")',
+        '    n4("test")',
+        "  end",
+    ]
+    assert "  style g1 stroke:#1976d2,stroke-width:2px" in DELIVER.lit(DELIVER_WAY, "build/write", "x").mermaid.splitlines()
+
+
+@pytest.mark.parametrize("text", AWKWARD)
+def test_no_stage_escapes(text: str) -> None:
+    picture = stages({text: [text, "b"], "second": [text]}, edge("a", "start", f"{text}/b"), edge(text, f"{text}/b", "end"))
+
+    assert [f for f in executable(picture.html) if f != "<svg>"] == []
+    assert ET.fromstring(picture.svg) is not None
+    assert picture.text.count("\n") == stages({"x": ["y", "b"], "second": ["y"]}, *picture.edges[:0]).text.count("\n") + 2
+    assert re.sub(r'"[^"]*"', "", picture.mermaid).count("subgraph g") == 2
+    assert picture._repr_mimebundle_()["text/markdown"].count("```") == 2
+
+
+ENDS = st.tuples(st.integers(0, 9), st.integers(0, 9), st.sampled_from(["", "dashed"]))
+
+
+@given(st.lists(st.integers(0, 3), min_size=10, max_size=10), st.lists(ENDS, max_size=24))
+def test_in_frames_nothing_lies_on_another_and_every_line_reaches_its_box(
+    of: list[int], ends: list[tuple[int, int, str]]
+) -> None:
+    boxes = [Box(60 + 10 * i, 30) for i in range(10)]
+    lines = [Line(a, b, 40 + 5 * i, 20 if i % 2 else 33, kind=kind) for i, (a, b, kind) in enumerate(ends)]
+    titles = [0.0, 60.0, 200.0, 90.0]
+    placed, frames = arrange_framed(boxes, lines, of, titles)
+    middles = [*placed.middles, *(r.label for r in placed.routes)]
+    sizes = [*((b.width, h) for b, h in zip(boxes, placed.heights, strict=True)), *((line.width, line.height) for line in lines)]
+    found = [(x - w / 2, y - h / 2, x + w / 2, y + h / 2) for (x, y), (w, h) in zip(middles, sizes, strict=True)]
+    found += [(f.left + 10, f.top + 2, f.left + 10 + t, f.top + 20) for f, t in zip(frames, titles, strict=True) if f]
+
+    for a, b in combinations(found, 2):
+        assert a[2] <= b[0] + 0.01 or b[2] <= a[0] + 0.01 or a[3] <= b[1] + 0.01 or b[3] <= a[1] + 0.01
+    kept = [f for f in frames if f]
+    assert all(above.top + above.height < below.top for above, below in pairwise(kept))
+    for i, (x, y) in enumerate(placed.middles):
+        frame = frames[of[i]]
+        assert frame is None or (frame.left < x < frame.left + frame.width and frame.top < y < frame.top + frame.height)
+    for line, route in zip(lines, placed.routes, strict=True):
+        assert abs(route.tip[0] - placed.middles[line.target][0]) <= boxes[line.target].width / 2 + 0.01
+        points = [p for curve in route.curves for p in curve]
+        assert all(-0.01 <= x <= placed.width + 0.01 and -0.01 <= y <= placed.height + 0.01 for x, y in points)
+        x, y = route.label
+        for a, b in pairwise([c for c in route.curves if len(c) > 1]):  # one unbroken way, but for the label that stands in it
+            assert a[-1] == b[0] or (
+                abs(a[-1][0] - x) < 0.01 and abs(b[0][0] - x) < 0.01 and abs(a[-1][1] + b[0][1] - 2 * y) < 0.01
+            )
+
+
+@given(st.lists(st.integers(0, 3), min_size=10, max_size=10), st.lists(ENDS, max_size=24))
+def test_no_line_between_stages_runs_along_another_of_a_different_net(of: list[int], ends: list[tuple[int, int, str]]) -> None:
+    """Crossing is fine; lying on one another for a while is not: nobody could tell where each of them leads."""
+    lines = [Line(a, b, 40, 20, kind=kind) for a, b, kind in ends if of[a] != of[b]]
+    placed, frames = arrange_framed([Box(60, 30)] * 10, lines, of, [0.0, 60.0, 60.0, 60.0])
+    bands = [(f.top, f.top + f.height) for f in frames if f]
+    level: list[tuple[int, float, float, float]] = []  # net, y, from x to x
+    nets = {key: i for i, key in enumerate(dict.fromkeys((line.target, line.kind) for line in lines))}
+    for line, route in zip(lines, placed.routes, strict=True):
+        for curve in route.curves:
+            at = curve[0]
+            for a, b, end in zip(curve[1::3], curve[2::3], curve[3::3], strict=True):
+                outside = all(not (low < at[1] < high) for low, high in bands)
+                if outside and at[1] == a[1] == b[1] == end[1]:
+                    level.append((nets[line.target, line.kind], at[1], *sorted((at[0], end[0]))))
+                at = end
+
+    for (n, y, a0, a1), (m, z, b0, b1) in combinations(level, 2):
+        assert n == m or abs(y - z) > 1 or a1 <= b0 + 0.01 or b1 <= a0 + 0.01
+
+
+def test_twelve_stages_of_eight_steps_are_drawn_in_100_ms() -> None:
+    layout = {f"stage_{i}": [f"step_{j}" for j in range(8)] for i in range(12)}
+    names = [f"{s}/{step}" for s, steps in layout.items() for step in steps]
+    edges = [edge("next", a, b) for a, b in pairwise(["start", *names, "end"])]
+    edges += [edge("again", names[i], names[i - 2]) for i in range(5, 96, 3)]
+    edges += [edge("abort", name, "end", "error") for name in names[::4]]
+    edges += [edge("back", names[i], names[i - 11]) for i in range(12, 96, 8)]
+
+    def once() -> float:
+        picture = stages(layout, *edges)
+        start = time.process_time()
+        assert picture.svg
+        return time.process_time() - start
+
+    assert min(once() for _ in range(5)) < 0.1

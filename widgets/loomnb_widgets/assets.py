@@ -8,14 +8,26 @@ sees to it; that is the whole bundler.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["PANEL_MODULES", "PANEL_SHEETS", "joined", "panel_module", "panel_sheet"]
+__all__ = [
+    "ARTIFACT_MODULES",
+    "PANEL_MODULES",
+    "PANEL_SHEETS",
+    "artifact_module",
+    "artifact_sheet",
+    "joined",
+    "panel_module",
+    "panel_sheet",
+]
 
 _STATIC = Path(__file__).parent / "static"
-PANEL_MODULES = ("base.js", "fields.js", "forms.js", "children.js", "panel.js")
+PANEL_MODULES = ("base.js", "fields.js", "forms.js", "children.js", "stages.js", "panel.js")
 """Each imports only from those before it."""
-PANEL_SHEETS = ("panel.css", "forms.css", "children.css")
+PANEL_SHEETS = ("panel.css", "forms.css", "children.css", "stages.css", "tree.css")
+ARTIFACT_MODULES = ("base.js", "artifact.js")
+_ARTIFACT_SHEETS = ("artifact.css", "tree.css")
 
 _IMPORT = re.compile(r"^import \{[^}]*\} from \"\./[\w-]+\.js\";\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default\b)", re.MULTILINE)
@@ -33,11 +45,25 @@ def joined(sources: list[str]) -> str:
     return _ASIDE.sub("", "\n".join(_EXPORT.sub("", _IMPORT.sub("", source)) for source in sources))
 
 
+def _read(names: Iterable[str]) -> list[str]:
+    return [(_STATIC / name).read_text(encoding="utf-8") for name in names]
+
+
 def panel_module() -> str:
     """The panel's script."""
-    return joined([(_STATIC / name).read_text(encoding="utf-8") for name in PANEL_MODULES])
+    return joined(_read(PANEL_MODULES))
 
 
 def panel_sheet() -> str:
     """The panel's style."""
-    return _ASIDE_CSS.sub("", "\n".join((_STATIC / name).read_text(encoding="utf-8") for name in PANEL_SHEETS))
+    return _ASIDE_CSS.sub("", "\n".join(_read(PANEL_SHEETS)))
+
+
+def artifact_module() -> str:
+    """The artifact viewer's script."""
+    return joined(_read(ARTIFACT_MODULES))
+
+
+def artifact_sheet() -> str:
+    """The artifact viewer's style."""
+    return _ASIDE_CSS.sub("", "\n".join(_read(_ARTIFACT_SHEETS)))

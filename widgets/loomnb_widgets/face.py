@@ -12,10 +12,12 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
+from loomnb.present import ArtifactView
 from loomnb.runtime import FINISHED, Run, Status, name_frames_by
 from loomnb.store import Relation
 from loomnb.studio import App, Loom, Pending
 from loomnb_widgets import capture
+from loomnb_widgets.artifact import ArtifactViewer
 from loomnb_widgets.bridge import Lane, nobody_at_all, under_voila
 from loomnb_widgets.explorer import RelationTable
 from loomnb_widgets.launcher import Launcher
@@ -106,6 +108,16 @@ class NotebookFace:
             return False
         table = RelationTable(relation, self.lane(), sessions[0].runtime.workers)
         display(table.bundle(), raw=True)
+        return True
+
+    def show_artifact(self, view: ArtifactView) -> bool:
+        """Show an artifact with its revisions."""
+        if getattr(get_ipython(), "kernel", None) is None:
+            return False
+        sessions = list(self._sessions)
+        if not sessions:
+            return False
+        display(ArtifactViewer(view, self.lane(), sessions[0].runtime.workers).bundle(), raw=True)
         return True
 
     def show_app(self, app: App) -> bool:

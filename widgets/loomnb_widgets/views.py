@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from loomnb.asks import Ask, AskWidget, Field
@@ -10,20 +11,24 @@ from loomnb.errors import LoomError
 from loomnb.present import (
     STATUS_TEXT,
     answer_html,
+    artifact_form,
+    artifact_html,
     ask_heading,
     document_html,
     document_kind,
     document_title,
     markdown_html,
     path_tail,
+    tree_html,
     value_html,
 )
 from loomnb.ready import ASK
-from loomnb.runtime import FINISHED, RunRecord, Status
+from loomnb.runtime import FINISHED, REGISTRY, RunRecord, Status
 from loomnb_widgets.answers import active_documents, answer_index, document_ask, hidden_documents
 
 __all__ = [
     "answer_view",
+    "artifact_view",
     "ask_view",
     "document_view",
     "field_view",
@@ -31,10 +36,12 @@ __all__ = [
     "link_of",
     "link_view",
     "refusal",
+    "stages_view",
     "status_text",
 ]
 
 _RESULT_SHOWN = 20_000  # it travels with the head, which is to stay small
+_HELD, _HELD_TEXT = 150, 8000  # values and characters of long texts of the State's tree: the same. All artifacts share as many
 
 
 def head_view(record: RunRecord) -> dict[str, Any]:
@@ -72,6 +79,59 @@ def head_view(record: RunRecord) -> dict[str, Any]:
         or (view.status is Status.WAITING and view.has_error),
         "retry_text": _retry_text(record),
         "notice": record.advice if view.status not in FINISHED else "",
+        **_holdings(record),
+    }
+
+
+def _holdings(record: RunRecord) -> dict[str, Any]:
+    """What the run of a blueprint shows besides: its stages, its State, its artifacts; nothing for other runs.
+
+    A definition with stages has `stages`, a mapping of each stage's name to the names of its steps, in order; the place of a
+    step is `stage/step`. Its State, if there is any, is `value` in the run's state. `artifacts` of its record are the stored
+    artifacts that it wrote.
+    """
+    stages: Mapping[str, Sequence[str]] | None = getattr(REGISTRY.get(record.workflow), "stages", None)
+    if not stages:
+        return {}
+    visited, here = {place for place, _ in tuple(record.path)}, record.view.place
+    out: dict[str, Any] = {"stages": stages_view(stages, visited, here)}
+    state = record.view.state
+    if isinstance(state, Mapping) and "value" in state:
+        out["state_html"] = tree_html(state["value"], _HELD, _HELD_TEXT)
+    artifacts: tuple[Any, ...] = tuple(getattr(record, "artifacts", ()))
+    if artifacts:
+        out["artifacts"] = [artifact_view(a, _HELD // len(artifacts)) for a in artifacts]
+    return out
+
+
+def stages_view(stages: Mapping[str, Sequence[str]], visited: AbstractSet[str], here: str) -> list[dict[str, Any]]:
+    """The stages and their steps, and where the run was and is."""
+    drawn = []
+    for stage, names in stages.items():
+        places = [f"{stage}/{name}" for name in names]
+        steps = [
+            {"name": name, "current": place == here, "visited": place in visited}
+            for name, place in zip(names, places, strict=True)
+        ]
+        drawn.append(
+            {"name": stage, "steps": steps, "current": here in places, "visited": any(place in visited for place in places)}
+        )
+    return drawn
+
+
+def artifact_view(artifact: Any, most: int = _HELD) -> dict[str, Any]:
+    """A stored artifact as the view draws it."""
+    most = max(10, most)
+    is_tree = artifact_form(artifact.data) == "tree"
+    html = tree_html(artifact.data, most, _HELD_TEXT * most // _HELD) if is_tree else artifact_html(artifact.data, most=most)
+    if len(html) > _RESULT_SHOWN:
+        html = "<p>too long to show here: see <code>loom.artifact(…)</code></p>"
+    return {
+        "id": artifact.id,
+        "flow": artifact.flow_name,
+        "stage": artifact.stage_name,
+        "revision": artifact.revision,
+        "html": html,
     }
 
 

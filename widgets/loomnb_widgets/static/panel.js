@@ -17,6 +17,7 @@ import {
 } from "./base.js";
 import { childModel, graphPiece, linkPiece } from "./children.js";
 import { answering, askPiece } from "./forms.js";
+import { holdingsPiece, stagesPiece } from "./stages.js";
 
 const HELLO_MS = 3000;
 const HELLO_ENDED_MS = 10000; // a finished run can still be retried, so it must still know whether it is heard
@@ -73,6 +74,8 @@ function render({ model, el, signal, isNested = false }) {
   const warn = h("p", { class: "loom-warn", role: "status", hidden: true });
   const notice = h("p", { class: "loom-notice", hidden: true });
   const path = pathPiece();
+  const stages = stagesPiece();
+  const holdings = holdingsPiece();
   const answers = answering(ctx);
   const nested = new Set();
   const docs = docsPiece(answers, (runId, into) => {
@@ -89,7 +92,7 @@ function render({ model, el, signal, isNested = false }) {
   const actions = actionsPiece(ctx);
   const voice = h("div", { class: "loom-hidden", role: "status", "aria-live": "polite" });
   const root = h("section", { class: "loom-panel", "data-live": "connecting", tabindex: -1 },
-    header.node, warn, notice, path.node, graph.node, docs.node, asksNode, progress.node, result.node, error.node, log.node, actions.node, voice);
+    header.node, warn, notice, path.node, stages.node, graph.node, holdings.node, docs.node, asksNode, progress.node, result.node, error.node, log.node, actions.node, voice);
   const pulse = heartbeat({
     hello: () => ctx.send({ type: "hello", have: { stamp, log: log.end(), head: headRev } }),
     pace: () => (isNested || ENDED.has(head.status) ? HELLO_ENDED_MS : HELLO_MS),
@@ -126,7 +129,10 @@ function render({ model, el, signal, isNested = false }) {
     setAttr(root, "aria-label", `Run: ${head.title || head.workflow || "run"}`);
     header.update(head);
     showText(notice, head.notice);
-    path.update(head.path ?? [], head.path_more ?? 0);
+    const hasStages = head.stages?.length > 0; // they tell where the run is; the graph has the way it took
+    path.update(hasStages ? [] : head.path ?? [], hasStages ? 0 : head.path_more ?? 0);
+    stages.update(head.stages ?? []);
+    holdings.update(head);
     graph.update(head);
     const inDocs = standDocs();
     const fresh = syncAsks((head.asks ?? []).filter((ask) => !ask.in_document && !ask.hidden)) ?? inDocs;
