@@ -24,7 +24,10 @@ _DOCUMENTS = (
     "DocumentEntity DocumentOptions DocumentSaveOptions DocumentStore ErrorDocument LinkDocument MarkdownDocument "
     "MessageDocument PlainDocument StaticDocumentMeta WidgetRef document"
 )
-_RUNTIME = "Event Failure HistoryEntry Progress Run RunContext RunEvent RunView Status TransitionInput WorkflowState"
+_RUNTIME = (
+    "Event Failure HistoryEntry ModelProvider ModelTool Progress Run RunContext RunEvent RunView Status ToolRequest "
+    "TransitionInput TurnRequest TurnResult WorkflowState use_models"
+)
 _TOOLS = (
     "BaseTool Callback FunctionTool QueueResult ServerTool ToolCallOptions ToolEnvelope ToolInterception ToolOptions ToolResult "
     "overrides resolve tool use_tool_interceptor"
@@ -36,9 +39,19 @@ _READY = (
     "ConfirmUserWorkflow FanOutResult FanOutWorkflow RunResult SequenceResult SequenceWorkflow StatelessRunResult "
     "SyncRunResult WorkflowArgs WorkflowRunResult WorkflowRunnerOptions WorkflowRunnerSyncOptions"
 )
+_BLUEPRINTS = (
+    "ABSENT STAGE_END WORKFLOW_END AbortSignal AgentExecutionAccess AgentSpec AgentTool Blueprint BlueprintInvalid "
+    "BlueprintStage BlueprintStep Code CodeExecutionAccess CodeRecovery CommitResult Cursor Diagnostic ErrorCatalog "
+    "ErrorEntry ExecutableCode FlowRun FlowRunView InitializerContext InteractionAccess ProjectAccess ProjectCommand "
+    "ProjectCommandResult ProjectDiff ProjectError ProjectFiles Report SavedAction SkillSpec StageEnd StageStateInitializer "
+    "StateAccess StepResult Storage StorageAccess StorageCategory StorageOperation StoragePage StorageQuery "
+    "StorageReadAccess StoredArtifact StoredRecord ToStage ToStep WorkflowEnd WorkflowModule agent_execution_context_key "
+    "code define_agent_tool get_agent_execution_access load_folder validate workflow_metadata_schema "
+    "workflow_protocol_version"
+)
 _STUDIO = (
-    "App AskRun Loom Pending PendingAsk WorkflowRunner answers ask_questions close confirm events pending restore run runs "
-    "snapshot sql start studio_app"
+    "App AskRun Loom Pending PendingAsk WorkflowRunner answers artifact ask_questions cancel_all_runs close confirm events flow "
+    "flows pending restore run runs snapshot sql start studio_app"
 )
 
 _WHERE: dict[str, tuple[str, str]] = {
@@ -49,6 +62,7 @@ _WHERE: dict[str, tuple[str, str]] = {
     **{name: ("loomnb.tools", name) for name in _TOOLS.split()},
     **{name: ("loomnb.workflows", name) for name in _WORKFLOWS.split()},
     **{name: ("loomnb.ready", name) for name in _READY.split()},
+    **{name: ("loomnb.blueprints", name) for name in _BLUEPRINTS.split()},
     **{name: ("loomnb.studio", name) for name in _STUDIO.split()},
     **{name: ("loomnb.present", name) for name in _PRESENT.split()},
     "Relation": ("loomnb.store", "Relation"),
@@ -59,7 +73,13 @@ _WHERE: dict[str, tuple[str, str]] = {
 __all__ = sorted(_WHERE)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  # a list of names, made from the one table above
 
 
+_DEPRECATED = ("Query", "SnapshotCategory")
+"""Former names: they warn each time, so that nothing of them is kept here."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _DEPRECATED:
+        return importlib.import_module("loomnb.blueprints.metadata").former(name, stacklevel=3)
     try:
         module, attribute = _WHERE[name]
     except KeyError:

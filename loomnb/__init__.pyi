@@ -10,6 +10,64 @@ from loomnb.asks import user_answer_confirmation_schema as user_answer_confirmat
 from loomnb.asks import user_answer_questions_schema as user_answer_questions_schema
 from loomnb.asks import user_ask_confirmation_schema as user_ask_confirmation_schema
 from loomnb.asks import user_ask_questions_schema as user_ask_questions_schema
+from loomnb.blueprints import ABSENT as ABSENT
+from loomnb.blueprints import STAGE_END as STAGE_END
+from loomnb.blueprints import WORKFLOW_END as WORKFLOW_END
+from loomnb.blueprints import AbortSignal as AbortSignal
+from loomnb.blueprints import AgentExecutionAccess as AgentExecutionAccess
+from loomnb.blueprints import AgentSpec as AgentSpec
+from loomnb.blueprints import AgentTool as AgentTool
+from loomnb.blueprints import Blueprint as Blueprint
+from loomnb.blueprints import BlueprintInvalid as BlueprintInvalid
+from loomnb.blueprints import BlueprintStage as BlueprintStage
+from loomnb.blueprints import BlueprintStep as BlueprintStep
+from loomnb.blueprints import Code as Code
+from loomnb.blueprints import CodeExecutionAccess as CodeExecutionAccess
+from loomnb.blueprints import CodeRecovery as CodeRecovery
+from loomnb.blueprints import CommitResult as CommitResult
+from loomnb.blueprints import Cursor as Cursor
+from loomnb.blueprints import Diagnostic as Diagnostic
+from loomnb.blueprints import ErrorCatalog as ErrorCatalog
+from loomnb.blueprints import ErrorEntry as ErrorEntry
+from loomnb.blueprints import ExecutableCode as ExecutableCode
+from loomnb.blueprints import FlowRun as FlowRun
+from loomnb.blueprints import FlowRunView as FlowRunView
+from loomnb.blueprints import InitializerContext as InitializerContext
+from loomnb.blueprints import InteractionAccess as InteractionAccess
+from loomnb.blueprints import ProjectAccess as ProjectAccess
+from loomnb.blueprints import ProjectCommand as ProjectCommand
+from loomnb.blueprints import ProjectCommandResult as ProjectCommandResult
+from loomnb.blueprints import ProjectDiff as ProjectDiff
+from loomnb.blueprints import ProjectError as ProjectError
+from loomnb.blueprints import ProjectFiles as ProjectFiles
+from loomnb.blueprints import Report as Report
+from loomnb.blueprints import SavedAction as SavedAction
+from loomnb.blueprints import SkillSpec as SkillSpec
+from loomnb.blueprints import StageEnd as StageEnd
+from loomnb.blueprints import StageStateInitializer as StageStateInitializer
+from loomnb.blueprints import StateAccess as StateAccess
+from loomnb.blueprints import StepResult as StepResult
+from loomnb.blueprints import Storage as Storage
+from loomnb.blueprints import StorageAccess as StorageAccess
+from loomnb.blueprints import StorageCategory as StorageCategory
+from loomnb.blueprints import StorageOperation as StorageOperation
+from loomnb.blueprints import StoragePage as StoragePage
+from loomnb.blueprints import StorageQuery as StorageQuery
+from loomnb.blueprints import StorageReadAccess as StorageReadAccess
+from loomnb.blueprints import StoredArtifact as StoredArtifact
+from loomnb.blueprints import StoredRecord as StoredRecord
+from loomnb.blueprints import ToStage as ToStage
+from loomnb.blueprints import ToStep as ToStep
+from loomnb.blueprints import WorkflowEnd as WorkflowEnd
+from loomnb.blueprints import WorkflowModule as WorkflowModule
+from loomnb.blueprints import agent_execution_context_key as agent_execution_context_key
+from loomnb.blueprints import code as code
+from loomnb.blueprints import define_agent_tool as define_agent_tool
+from loomnb.blueprints import get_agent_execution_access as get_agent_execution_access
+from loomnb.blueprints import load_folder as load_folder
+from loomnb.blueprints import validate as validate
+from loomnb.blueprints import workflow_metadata_schema as workflow_metadata_schema
+from loomnb.blueprints import workflow_protocol_version as workflow_protocol_version
 from loomnb.documents import DocumentEntity as DocumentEntity
 from loomnb.documents import DocumentOptions as DocumentOptions
 from loomnb.documents import DocumentSaveOptions as DocumentSaveOptions
@@ -73,14 +131,20 @@ from loomnb.ready import WorkflowRunResult as WorkflowRunResult
 from loomnb.runtime import Event as Event
 from loomnb.runtime import Failure as Failure
 from loomnb.runtime import HistoryEntry as HistoryEntry
+from loomnb.runtime import ModelProvider as ModelProvider
+from loomnb.runtime import ModelTool as ModelTool
 from loomnb.runtime import Progress as Progress
 from loomnb.runtime import Run as Run
 from loomnb.runtime import RunContext as RunContext
 from loomnb.runtime import RunEvent as RunEvent
 from loomnb.runtime import RunView as RunView
 from loomnb.runtime import Status as Status
+from loomnb.runtime import ToolRequest as ToolRequest
 from loomnb.runtime import TransitionInput as TransitionInput
+from loomnb.runtime import TurnRequest as TurnRequest
+from loomnb.runtime import TurnResult as TurnResult
 from loomnb.runtime import WorkflowState as WorkflowState
+from loomnb.runtime import use_models as use_models
 from loomnb.store import Relation as Relation
 from loomnb.store import StoreWarning as StoreWarning
 from loomnb.studio import App as App
@@ -90,10 +154,14 @@ from loomnb.studio import Pending as Pending
 from loomnb.studio import PendingAsk as PendingAsk
 from loomnb.studio import WorkflowRunner as WorkflowRunner
 from loomnb.studio import answers as answers
+from loomnb.studio import artifact as artifact
 from loomnb.studio import ask_questions as ask_questions
+from loomnb.studio import cancel_all_runs as cancel_all_runs
 from loomnb.studio import close as close
 from loomnb.studio import confirm as confirm
 from loomnb.studio import events as events
+from loomnb.studio import flow as flow
+from loomnb.studio import flows as flows
 from loomnb.studio import open_store as open  # noqa: A004  # `loom.open`: a name of the module, not of whoever imports it
 from loomnb.studio import pending as pending
 from loomnb.studio import restore as restore
@@ -127,9 +195,19 @@ from loomnb.workflows import guard as guard
 from loomnb.workflows import transition as transition
 from loomnb.workflows import workflow as workflow
 
+Query = StorageQuery
+SnapshotCategory = StorageCategory
+
 __version__: str
 
 __all__ = [
+    "ABSENT",
+    "STAGE_END",
+    "WORKFLOW_END",
+    "AbortSignal",
+    "AgentExecutionAccess",
+    "AgentSpec",
+    "AgentTool",
     "AnswerInvalid",
     "AnswerRefused",
     "Answers",
@@ -143,34 +221,53 @@ __all__ = [
     "AskUserWorkflow",
     "BaseTool",
     "BaseWorkflow",
+    "Blueprint",
+    "BlueprintInvalid",
+    "BlueprintStage",
+    "BlueprintStep",
     "Bug",
     "Callback",
     "ChildOutcome",
+    "Code",
+    "CodeExecutionAccess",
+    "CodeRecovery",
+    "CommitResult",
     "ConfirmUserDocument",
     "ConfirmUserWorkflow",
     "Confirmation",
     "Conflict",
+    "Cursor",
     "DefinitionError",
+    "Diagnostic",
     "DocumentEntity",
     "DocumentOptions",
     "DocumentSaveOptions",
     "DocumentStore",
+    "ErrorCatalog",
     "ErrorDocument",
+    "ErrorEntry",
     "Event",
+    "ExecutableCode",
     "Failure",
     "FanOutResult",
     "FanOutWorkflow",
+    "FlowRun",
+    "FlowRunView",
     "FunctionTool",
     "Graph",
     "GraphEdge",
     "GraphNode",
     "HistoryEntry",
+    "InitializerContext",
+    "InteractionAccess",
     "InvalidRequest",
     "LinkDocument",
     "Loom",
     "LoomError",
     "MarkdownDocument",
     "MessageDocument",
+    "ModelProvider",
+    "ModelTool",
     "MoveTimedOut",
     "NoFrontEnd",
     "NotFound",
@@ -181,11 +278,18 @@ __all__ = [
     "PendingAsk",
     "PlainDocument",
     "Progress",
+    "ProjectAccess",
+    "ProjectCommand",
+    "ProjectCommandResult",
+    "ProjectDiff",
+    "ProjectError",
+    "ProjectFiles",
     "Question",
     "QueueResult",
     "ReadOnly",
     "Refused",
     "Relation",
+    "Report",
     "Run",
     "RunContext",
     "RunEvent",
@@ -193,34 +297,56 @@ __all__ = [
     "RunOptions",
     "RunResult",
     "RunView",
+    "SavedAction",
     "SchemaValidationError",
     "SequenceResult",
     "SequenceWorkflow",
     "ServerTool",
+    "SkillSpec",
+    "StageEnd",
+    "StageStateInitializer",
+    "StateAccess",
     "StatelessRunResult",
     "StaticDocumentMeta",
     "Status",
     "StepError",
+    "StepResult",
+    "Storage",
+    "StorageAccess",
+    "StorageCategory",
     "StorageFailed",
+    "StorageOperation",
+    "StoragePage",
+    "StorageQuery",
+    "StorageReadAccess",
     "StoreBusy",
     "StoreClosed",
     "StoreDamaged",
     "StoreWarning",
+    "StoredArtifact",
+    "StoredRecord",
     "StudioAppOptions",
     "StudioUiConfig",
     "SyncRunResult",
+    "ToStage",
+    "ToStep",
     "ToolCallOptions",
     "ToolEnvelope",
     "ToolFailed",
     "ToolInterception",
     "ToolOptions",
     "ToolPending",
+    "ToolRequest",
     "ToolResult",
     "TransitionInput",
     "TransitionOptions",
+    "TurnRequest",
+    "TurnResult",
     "Unavailable",
     "WidgetRef",
     "WorkflowArgs",
+    "WorkflowEnd",
+    "WorkflowModule",
     "WorkflowOptions",
     "WorkflowRunResult",
     "WorkflowRunner",
@@ -229,13 +355,22 @@ __all__ = [
     "WorkflowState",
     "WorldFailed",
     "WouldDeadlock",
+    "agent_execution_context_key",
     "answers",
+    "artifact",
     "ask_questions",
+    "cancel_all_runs",
     "close",
+    "code",
     "confirm",
+    "define_agent_tool",
     "document",
     "events",
+    "flow",
+    "flows",
+    "get_agent_execution_access",
     "guard",
+    "load_folder",
     "open",
     "overrides",
     "pending",
@@ -249,10 +384,14 @@ __all__ = [
     "studio_app",
     "tool",
     "transition",
+    "use_models",
     "use_tool_interceptor",
     "user_answer_confirmation_schema",
     "user_answer_questions_schema",
     "user_ask_confirmation_schema",
     "user_ask_questions_schema",
+    "validate",
     "workflow",
+    "workflow_metadata_schema",
+    "workflow_protocol_version",
 ]

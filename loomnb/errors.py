@@ -2,7 +2,7 @@
 
 LoomError
 ├── Refused          you asked for something that is not allowed; nothing was changed
-│   ├── DefinitionError      a workflow, guard or document is defined wrongly
+│   ├── DefinitionError      a workflow, guard or document is defined wrongly; of a blueprint BlueprintInvalid (.diagnostics)
 │   ├── ArgsInvalid          arguments do not fit their schema                    (.fields)
 │   ├── AnswerInvalid        an answer does not fit its question                  (.fields)
 │   ├── AnswerRefused        the answer is fine, but nothing here may take it now

@@ -15,7 +15,7 @@ class Source(Protocol):
     """Where ids and times come from."""
 
     def new_id(self, prefix: str) -> str:
-        """A fresh id such as `run-3f9c2a1b4d5e`; unique in a store."""
+        """A fresh id such as `run-3f9c2a1b4d5e`; unique in a store. Prefixes in capitals are the blueprint contract's."""
         ...
 
     def now(self) -> datetime:
@@ -32,7 +32,10 @@ class SystemSource:
     """Random ids of 48 bits behind their prefix, and the machine's clocks."""
 
     def new_id(self, prefix: str) -> str:
-        """Short enough to type, and still without a clash in a store of millions."""
+        """Short enough to type, and still without a clash in a store of millions; 21 characters behind capitals (contracts/
+        blueprints.md §2.2)."""
+        if prefix.isupper():
+            return f"{prefix}-{''.join(secrets.choice(_URL_SAFE) for _ in range(21))}"
         return f"{prefix}-{secrets.token_hex(6)}"
 
     def now(self) -> datetime:
@@ -45,3 +48,5 @@ class SystemSource:
 
 
 SYSTEM = SystemSource()
+
+_URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"

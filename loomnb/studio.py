@@ -18,11 +18,26 @@ from typing import Any, ClassVar, Literal, Protocol, Self, cast
 import duckdb
 
 from loomnb.asks import NOTHING, Answers, Ask, Confirmation, Script, check_confirmation, check_questions, read_answers
-from loomnb.errors import Conflict, LoomError, Refused, StoreClosed
+from loomnb.blueprints import (
+    Blueprint,
+    FlowRun,
+    Storage,
+    StoredArtifact,
+    WorkflowModule,
+    admit,
+    check_intent,
+    check_models,
+    check_project,
+    check_source,
+    known_blueprint,
+    models_of,
+    new_run_id,
+)
+from loomnb.errors import Conflict, LoomError, Refused, StoreClosed, Unavailable
 from loomnb.ids import SYSTEM, Source
 from loomnb.present import Story
 from loomnb.ready import ASK, Runner, know_ready
-from loomnb.runtime import CURRENT, LOCAL_USER, Face, NoFace, Run, RunEvent, RunRecord, Runtime, Status
+from loomnb.runtime import CURRENT, FINISHED, LOCAL_USER, Face, ModelProvider, NoFace, Run, RunEvent, RunRecord, Runtime, Status
 from loomnb.store import MEMORY, Database, Relation, damaged, query
 from loomnb.tools import Provide
 from loomnb.workflows import (
@@ -42,11 +57,15 @@ __all__ = [
     "PendingAsk",
     "WorkflowRunner",
     "answers",
+    "artifact",
     "ask_questions",
+    "cancel_all_runs",
     "close",
     "confirm",
     "default",
     "events",
+    "flow",
+    "flows",
     "open_store",
     "pending",
     "restore",
@@ -248,6 +267,7 @@ class Loom:
         know_ready()
         self._database = database(path, source)
         try:
+            self._storage: Storage | None = None
             self._script: Script | None = None
             self._file_script: Script | None = None
             self._file_looked_for = False
@@ -333,6 +353,103 @@ class Loom:
         )
         return self._handle(record)
 
+    def flow(
+        self,
+        blueprint: Blueprint | WorkflowModule | str | os.PathLike[str],
+        intent: str,
+        *,
+        key: str | None = None,
+        fresh: bool = False,
+        labels: Sequence[str] = (),
+        title: str | None = None,
+        project: str | os.PathLike[str] | None = None,
+        models: Mapping[str, ModelProvider] | ModelProvider | None = None,
+        source: Literal["cli", "studio", "agent_ide"] = "cli",
+        step_limit: int | None = None,
+        loop: Literal["thread", "kernel"] = "thread",
+    ) -> FlowRun:
+        """Start a blueprint and return at once. As a cell's last line it is the live panel.
+
+        What is wrong is refused here, and leaves no run behind; what goes wrong later is the run's `view().last_error`.
+
+        Args:
+            blueprint: a Blueprint, a WorkflowModule, the path of a blueprint's folder, or the name of a flow that is known here.
+            intent: what it is for, to the letter: what each stage's initializer is given.
+            key: find the stored run of this key instead of starting a second one, also after a restart.
+            fresh: with a key: a new run all the same.
+            labels: free words to find it by.
+            title: what people read above it.
+            project: the folder its steps may read, write and run programs in; without one they have no `access.project`.
+            models: the models of its agent steps: one for all, or by role (`reasoning`, `coding`, `review`, `default`). They are
+                not stored: after a restart those of `loom.use_models(…)` play.
+            source: who starts it, as its view tells.
+            step_limit: steps it may make without coming to rest.
+            loop: `kernel` moves it on the notebook's own loop, for async clients that were made in a cell.
+
+        Raises:
+            InvalidRequest: the intent is no text or blank, the project is no folder, or a role of an agent has no model.
+            BlueprintInvalid: the blueprint cannot work; every problem is told.
+            StepError: its entry stage or step is not defined (INVALID_CURSOR).
+            NotFound: no flow has this name.
+            StoreBusy: it is exclusive and another run is active, or the other way round (BUSY); try again later.
+            Unavailable: the store was closed.
+        """
+        if self.runtime.closed:
+            raise Unavailable("The store was closed.", advice="Open it again: loom.open(...).", retryable=False)
+        definition = known_blueprint(blueprint)
+        check_intent(intent)
+        given = check_models(definition, models)
+        config: dict[str, Any] = {"source": check_source(source)}
+        config |= {"project": check_project(project, self.path)} if project is not None else {}
+        config |= {"exclusive": True} if definition.exclusive else {}
+        with models_of(given):
+            record = self.runtime.start(
+                definition,
+                {"intent": intent},
+                key=key,
+                fresh=fresh,
+                labels=labels,
+                title=title,
+                step_limit=step_limit,
+                loop=loop,
+                config=config,
+                run_id=new_run_id(self.runtime.source),
+                stamped=True,
+                admit=lambda live: admit(definition, live),
+            )
+        for problem in definition.problems:
+            record.log(f"loom: {problem}\n")
+        handle = self._handle(record)
+        assert isinstance(handle, FlowRun)
+        return handle
+
+    def flows(self, flow_name: str | None = None) -> list[FlowRun]:
+        """Every run of a blueprint, finished ones too, in the order they were started.
+
+        Args:
+            flow_name: only those of this flow.
+        """
+        rows = self._database.read(
+            "select run_id from journal where kind = 'run.started' and (body->>'at') is not null "
+            "and ($name is null or body->>'workflow' = $name) order by seq",
+            {"name": flow_name},
+        )
+        found = [self._handle(self.runtime.record(run_id)) for (run_id,) in rows if run_id not in self.runtime.unrecoverable]
+        return [run for run in found if isinstance(run, FlowRun)]
+
+    def cancel_all_runs(self) -> None:
+        """Stop every run of a blueprint that is active; where there is none, nothing happens."""
+        for run in self.flows():
+            if run.status not in FINISHED:
+                run.cancel()
+
+    @property
+    def storage(self) -> Storage:
+        """The artifacts and records of this store, for cells: reads, and `await loom.storage.commit([...])`."""
+        if self._storage is None:
+            self._storage = Storage(self._database)
+        return self._storage
+
     def run(self, run_id: str) -> Run:
         """The handle of a run, also of one of an earlier kernel.
 
@@ -379,7 +496,8 @@ class Loom:
         return [self._handle(record) for record in self.runtime.restore()]
 
     def _handle(self, record: RunRecord) -> Run:
-        return (AskRun if record.workflow == ASK.name else Run)(record, self.runtime, _current_face)
+        kind = FlowRun if record.stamped else AskRun if record.workflow == ASK.name else Run
+        return kind(record, self.runtime, _current_face)
 
     def events(self, after: int | str | None = None) -> AsyncGenerator[RunEvent]:
         """What happens to any run from now on: `async for event in loom.events(): …`. Ends when the store is closed.
@@ -726,6 +844,44 @@ def studio_app(
     return define
 
 
+def flow(
+    blueprint: Blueprint | WorkflowModule | str | os.PathLike[str],
+    intent: str,
+    *,
+    key: str | None = None,
+    fresh: bool = False,
+    labels: Sequence[str] = (),
+    title: str | None = None,
+    project: str | os.PathLike[str] | None = None,
+    models: Mapping[str, ModelProvider] | ModelProvider | None = None,
+    **options: Any,
+) -> FlowRun:
+    """Start a blueprint in the default store: see `Loom.flow`."""
+    return default().flow(
+        blueprint, intent, key=key, fresh=fresh, labels=labels, title=title, project=project, models=models, **options
+    )
+
+
+def flows(flow_name: str | None = None) -> list[FlowRun]:
+    """Every run of a blueprint: see `Loom.flows`."""
+    return default().flows(flow_name)
+
+
+def cancel_all_runs() -> None:
+    """Stop every active run of a blueprint: see `Loom.cancel_all_runs`."""
+    default().cancel_all_runs()
+
+
+def artifact(flow_or_id: str, stage: str | None = None) -> StoredArtifact:
+    """An artifact of the default store, by id or by flow and stage: as a cell's last line it is drawn.
+
+    Raises:
+        NotFound: there is none.
+        InvalidRequest: that is no name.
+    """
+    return default().storage.artifact(flow_or_id, stage) if stage is not None else default().storage.artifact(flow_or_id)
+
+
 def run(run_id: str) -> Run:
     """The handle of a run: see `Loom.run`."""
     return default().run(run_id)
@@ -777,7 +933,9 @@ def snapshot(path: str) -> Path:
 
 
 # The default store's verbs are the same verbs: what `loom.start?` shows is what `Loom.start?` shows.
-_VERBS: Sequence[Callable[..., Any]] = (*(start, run, runs, pending, restore, ask_questions, confirm, answers, sql, snapshot),)
+_VERBS: Sequence[Callable[..., Any]] = (
+    *(start, flow, flows, cancel_all_runs, run, runs, pending, restore, ask_questions, confirm, answers, sql, snapshot),
+)
 for _verb in _VERBS:
     _verb.__doc__ = getattr(Loom, _verb.__name__).__doc__
 

@@ -57,6 +57,15 @@ def test_an_unknown_name_is_an_attribute_error_that_says_it() -> None:
         loom.no_such_thing  # noqa: B018
 
 
+@pytest.mark.parametrize(("former", "now"), [("Query", "StorageQuery"), ("SnapshotCategory", "StorageCategory")])
+def test_a_former_name_still_works_and_warns(former: str, now: str) -> None:
+    with pytest.warns(DeprecationWarning, match=now) as warned:
+        found = getattr(loom, former)
+
+    assert found is getattr(loom, now)
+    assert warned[0].filename == __file__
+
+
 def test_dir_lists_every_public_name() -> None:
     assert set(loom.__all__) <= set(dir(loom))
 

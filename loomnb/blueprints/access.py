@@ -6,12 +6,13 @@ returned may be awaited, and is a copy. Rules: contracts/blueprints.md §1.5–1
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from loomnb.asks import Answers, Confirmation
 from loomnb.jsonvalue import Json
+from loomnb.runtime import AbortSignal
 
 __all__ = [
     "ABSENT",
@@ -50,55 +51,6 @@ class Absent:
 
 ABSENT = Absent()
 """State has no value. JSON's null (None) is a value."""
-
-
-class AbortSignal:
-    """Whether a call is over before its code was: cooperative, look at it in long work.
-
-    Listeners are called on the thread that aborts, once.
-    """
-
-    __slots__ = ("_listeners", "_reason")
-
-    def __init__(self) -> None:
-        self._reason: BaseException | None = None
-        self._listeners: list[Callable[[BaseException], None]] = []
-
-    @property
-    def aborted(self) -> bool:
-        """Whether the call is over."""
-        return self._reason is not None
-
-    @property
-    def reason(self) -> BaseException | None:
-        """Why; None while it is not."""
-        return self._reason
-
-    def throw_if_aborted(self) -> None:
-        """Raise the reason, if the call is over."""
-        if self._reason is not None:
-            raise self._reason
-
-    def add_listener(self, call: Callable[[BaseException], None]) -> Callable[[], None]:
-        """Call something with the reason when it is aborted, at once if it is already. What is returned takes it off again."""
-        if self._reason is not None:
-            call(self._reason)
-            return lambda: None
-        self._listeners.append(call)
-
-        def remove() -> None:
-            if call in self._listeners:
-                self._listeners.remove(call)
-
-        return remove
-
-    def abort(self, reason: BaseException) -> None:
-        """End the call. The first reason counts. For who owns the call; code only looks."""
-        if self._reason is None:
-            self._reason = reason
-            listeners, self._listeners = self._listeners, []
-            for call in listeners:
-                call(reason)
 
 
 class StateAccess(Protocol):

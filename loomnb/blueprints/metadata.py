@@ -39,6 +39,11 @@ _FORMER: dict[str, tuple[str, Any]] = {
 def __getattr__(name: str) -> Any:
     if name not in _FORMER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return former(name, stacklevel=3)
+
+
+def former(name: str, stacklevel: int = 2) -> Any:
+    """What a former name stands for, with a warning."""
     now, value = _FORMER[name]
-    warnings.warn(f"{name} is the former name of {now}.", DeprecationWarning, stacklevel=2)
+    warnings.warn(f"{name} is the former name of {now}.", DeprecationWarning, stacklevel=stacklevel)
     return value

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
+from loomnb.asks import Answers, Confirmation
 from loomnb.jsonvalue import Json
 
 __all__ = [
@@ -83,6 +84,28 @@ class CodeRecovery:
     action: SavedAction
     answer: Json
     """The list of answers as submitted, or `{"isConfirmed": …, "feedback"?: …}`."""
+
+    @property
+    def answers(self) -> Answers:
+        """The answers to questions: `saved.answers["id"]` is the text.
+
+        Raises:
+            TypeError: it was a confirmation.
+        """
+        if not isinstance(self.answer, list):
+            raise TypeError("This answers a confirmation: use saved.confirmation.")
+        return Answers(cast("list[dict[str, Any]]", self.answer))
+
+    @property
+    def confirmation(self) -> Confirmation:
+        """The verdict on a confirmation.
+
+        Raises:
+            TypeError: it was questions.
+        """
+        if not isinstance(self.answer, dict):
+            raise TypeError("These are answers to questions: use saved.answers.")
+        return Confirmation.model_validate(self.answer)
 
 
 @runtime_checkable

@@ -23,9 +23,11 @@ from loomnb.blueprints.storage_reads import (
     Past,
     read_artifact,
     read_artifact_by_id,
+    read_artifacts_of,
     read_latest_record,
     read_page,
     read_record_by_id,
+    read_records_of,
     storage_error,
     with_past,
 )
@@ -212,6 +214,14 @@ class Storage:
         if not found:
             raise NotFound(f"There never was an artifact {id!r}.", advice="List them: loom.sql('from artifact_history').")
         return found
+
+    def artifacts_of(self, run_id: str) -> list[StoredArtifact]:
+        """The artifacts whose current revision a run wrote, by flow and stage."""
+        return self._read(lambda: functools.partial(read_artifacts_of, self._database, run_id, past=self._past)).wait()
+
+    def records_of(self, run_id: str) -> list[StoredRecord]:
+        """The records a run appended, oldest first."""
+        return self._read(lambda: functools.partial(read_records_of, self._database, run_id)).wait()
 
     # -- accepted work ----------------------------------------------------------------------------
 

@@ -22,9 +22,11 @@ __all__ = [
     "Past",
     "read_artifact",
     "read_artifact_by_id",
+    "read_artifacts_of",
     "read_latest_record",
     "read_page",
     "read_record_by_id",
+    "read_records_of",
     "storage_error",
     "with_past",
 ]
@@ -88,6 +90,18 @@ def read_record_by_id(database: Database, record_id: str) -> StoredRecord | None
     """The record of an id."""
     sql = f"select {_RECORD} from records where record_id = ?"  # noqa: S608  # the columns above
     return next(iter(_records(_read(database, sql, [record_id]))), None)
+
+
+def read_artifacts_of(database: Database, run_id: str, *, past: ArtifactPast | None = None) -> list[StoredArtifact]:
+    """The artifacts whose current revision a run wrote, by flow and stage."""
+    sql = f"select {_ARTIFACT} from artifacts where run_id = ? order by flow_name, stage_name"  # noqa: S608  # as above
+    return _artifacts(_read(database, sql, [run_id]), past)
+
+
+def read_records_of(database: Database, run_id: str) -> list[StoredRecord]:
+    """The records a run appended, oldest first."""
+    sql = f"select {_RECORD} from records where run_id = ? order by created_at, record_id"  # noqa: S608  # as above
+    return _records(_read(database, sql, [run_id]))
 
 
 def read_page(database: Database, query: CheckedQuery, *, past: ArtifactPast | None = None) -> StoragePage:

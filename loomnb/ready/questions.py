@@ -8,7 +8,7 @@ from typing import Any
 from loomnb.asks import Question, accept_confirmation, accept_questions
 from loomnb.jsonvalue import freeze
 from loomnb.present import markdown_line
-from loomnb.runtime import END, START, AskContent, Envelope, Move, RunContext, current_attempt
+from loomnb.runtime import END, START, AskContent, Envelope, Failure, Move, RunContext, current_attempt
 
 __all__ = ["ASK", "CellQuestions"]
 
@@ -73,6 +73,20 @@ class CellQuestions:
         if "confirm" in args:
             return freeze(accept_confirmation(payload))
         return freeze(accept_questions(_questions(args), payload))
+
+    is_strict = False
+
+    def failure_of(self, exc: Exception) -> Failure:
+        """As it is."""
+        return Failure.of(exc)
+
+    def shown(self, place: str) -> str:
+        """Itself."""
+        return place
+
+    def group_of(self, place: str) -> tuple[str, str]:
+        """Nothing; its own name is written on it."""
+        return "", ""
 
     def perform(self, move: Move, context: RunContext[Any], state: Any, payload: Any, envelope: Envelope) -> None:
         """The answer is the result."""

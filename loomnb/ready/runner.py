@@ -232,7 +232,7 @@ class Runner:
         record = self._start(workflow, args, o)
         news = threading.Event()
         record.watchers.append(lambda _: news.set())
-        while record.passing or record.scripting or record.view.status in (Status.PENDING, Status.RUNNING):
+        while record.is_moving or record.scripting or record.view.status in (Status.PENDING, Status.RUNNING):
             news.wait(0.2)  # a wait without an end cannot be interrupted
             news.clear()
         view, started = record.view, self._started(record)

@@ -12,6 +12,7 @@ from loomnb.errors import NotJson, OwnershipLost, Refused
 from loomnb.jsonvalue import FrozenDict, freeze
 from loomnb.runtime.definition import Definition, Move, RunContext
 from loomnb.runtime.failure import stored_text
+from loomnb.runtime.live import LiveCall
 from loomnb.runtime.record import Progress, RunRecord
 from loomnb.runtime.registry import REGISTRY
 
@@ -53,6 +54,9 @@ class Attempt:
         self._stop_children = stop_children
         self.move = move
         self.number = number
+        self.to, self.via = move.to, move.name
+        self.live: LiveCall | None = None
+        """Of a step: what its code is given goes through this."""
         self.state = StateDict(record.state)
         self.result: Any = record.result
         self.result_dirty = False
@@ -230,6 +234,15 @@ class Attempt:
         """
         self._check()
         self._stop_children(self.record)
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def leave(self, outcome: str, to: str, state: FrozenDict) -> None:
+        """Of a step: it is over with this outcome, and leads to that place with that state."""
+        self._check()
+        self.via, self.to = outcome, to
+        dict.clear(self.state)
+        dict.update(self.state, state)
 
     # -- the rest ---------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from loomnb.asks import AskKind, AskWidget, Form, Question
+from loomnb.runtime.failure import Failure
 
 __all__ = ["END", "START", "AskContent", "Definition", "Envelope", "Execution", "Move", "RunContext", "TransitionInput"]
 
@@ -36,6 +37,11 @@ class Move:
     error_place: str | None = None
     timeout: float = 300_000
     is_async: bool = True
+    is_step: bool = False
+    """Its body has live access: what it writes is durable at the call, it may ask in its middle, and a cancel takes its access
+    away instead of canceling its task."""
+    routes: tuple[tuple[str, str], ...] = ()
+    """Of a step: outcome → place. Where it leads is then its outcome's business, and `to` says nothing."""
 
     def back_off(self, attempt: int) -> float:
         """Seconds before try number `attempt` (1 is the first retry). The cap holds for fixed delays too."""
@@ -185,6 +191,23 @@ class Definition(Protocol):
 
     def accept(self, move: Move, args: Any, payload: Any) -> Any:
         """The payload to store, frozen. Raises AnswerInvalid."""
+        ...
+
+    def failure_of(self, exc: Exception) -> Failure:
+        """How an exception that ended a move is told."""
+        ...
+
+    def shown(self, place: str) -> str:
+        """The place that shows it in a picture; itself, but where a place is only passed through."""
+        ...
+
+    def group_of(self, place: str) -> tuple[str, str]:
+        """What a place belongs to in a picture, empty for nothing, and what is written on it."""
+        ...
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether a stored run goes on by itself only with the very definition it began with."""
         ...
 
     def perform(self, move: Move, context: RunContext[Any], state: Any, payload: Any, envelope: Envelope) -> Any:

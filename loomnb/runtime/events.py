@@ -31,6 +31,9 @@ _TYPES = {
     "document.saved": "document.created",
     "ask.opened": "ask.opened",
     "run.logged": "log.added",
+    "step.began": "step.began",
+    "step.recorded": "step.recorded",
+    "project.captured": "project.captured",
 }
 """Journal kind → event type; every other row says where a run stands now: `workflow.updated`."""
 
@@ -40,6 +43,9 @@ _DETAILS = {
     "document.created": ("id", "index", "name", "key", "internal"),
     "ask.opened": ("id", "name", "kind", "label"),
     "log.added": ("move", "text"),
+    "step.began": ("move", "name", "how"),
+    "step.recorded": ("move", "name"),
+    "project.captured": ("when",),
 }
 
 
@@ -49,7 +55,8 @@ class RunEvent:
 
     Attributes:
         id: counts up in a store; where to go on from: `events(after=event.id)`.
-        type: `workflow.created`, `workflow.updated`, `document.created`, `ask.opened`, `log.added`; or `stream.reset`, when
+        type: `workflow.created`, `workflow.updated`, `document.created`, `ask.opened`, `log.added`; of a blueprint's step also
+            `step.began`, `step.recorded`, `project.captured`; or `stream.reset`, when
             the cursor was lost: what happened before `id` is not told, look at the run itself.
         workflow_id: the run.
         parent_id: of a run that was created: the run that started it.

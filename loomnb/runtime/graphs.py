@@ -24,11 +24,16 @@ def definition_graph(definition: Definition) -> Graph:
         if place in found:
             continue
         found[place] = None
-        leaving = [edge for move in definition.moves_from(place) or () for edge in _edges(move)]
+        leaving = [
+            replace(edge, to=definition.shown(edge.to)) for move in definition.moves_from(place) or () for edge in _edges(move)
+        ]
         edges += leaving
         todo += [edge.to for edge in reversed(leaving)]
-    order = [*(p for p in found if p != END), END]
-    return Graph(title=definition.title, nodes=tuple(_node(p) for p in order), edges=tuple(edges))
+    order = [p for p in found if p != END and definition.shown(p) == p]
+    nodes = [_node(p, *definition.group_of(p)) for p in (*order, END)]
+    return Graph(
+        title=definition.title, nodes=tuple(nodes), edges=tuple(e for e in edges if definition.shown(e.from_) == e.from_)
+    )
 
 
 def run_graph(record: RunRecord) -> Graph:
@@ -41,14 +46,24 @@ def run_graph(record: RunRecord) -> Graph:
         graph = replace(definition_graph(definition), title=record.title)
     view = record.view
     by_child = view.status is Status.WAITING and view.waiting_for == "child"
-    return graph.lit(tuple(record.path), view.place, "waiting for a sub-workflow" if by_child else STATUS_TEXT[view.status.value])
+    shown = definition.shown if definition is not None else str
+    way: list[tuple[str, str]] = []
+    before = ""
+    for place, name in record.path:
+        if place == before or not way or shown(place) != way[-1][0]:  # else a place that was only passed through
+            way.append((shown(place), name))
+        before = place
+    return graph.lit(tuple(way), shown(view.place), "waiting for a sub-workflow" if by_child else STATUS_TEXT[view.status.value])
 
 
-def _node(place: str) -> GraphNode:
-    return GraphNode(name=place, kind="start" if place == START else "end" if place == END else "place")
+def _node(place: str, group: str = "", label: str = "") -> GraphNode:
+    return GraphNode(name=place, group=group, label=label, kind="start" if place == START else "end" if place == END else "place")
 
 
 def _edges(move: Move) -> Iterable[GraphEdge]:
+    if move.routes:
+        yield from (GraphEdge(name=outcome, from_=move.from_, to=to) for outcome, to in move.routes)
+        return
     retries = max(0, move.retry_attempts)
     yield GraphEdge(
         name=move.name,

@@ -218,7 +218,7 @@ class Run:
     @property
     def advice(self) -> str:
         """Why it does not go on by itself, when its definition is missing or another one."""
-        return self.record.advice if self.status not in FINISHED else ""
+        return (self.record.advice or self.record.notice) if self.status not in FINISHED else ""
 
     @property
     def documents(self) -> list[DocumentEntity]:
@@ -306,13 +306,18 @@ class Run:
                 raise self.runtime.refusal(self.record, str(name_or_id))
         self.runtime.answer(self.record, name_or_id, payload, source)
 
-    def retry(self) -> None:
+    def retry(self, *, fresh: bool = False) -> None:
         """Try again what failed or was interrupted; an automatic retry that is due later is made now.
+
+        A step of a blueprint is made again with what is on record of it: what it committed, asked or read is not repeated.
+
+        Args:
+            fresh: of a step: forget that, and begin it anew with the State it had at its start.
 
         Raises:
             Conflict: it has not failed.
         """
-        self.runtime.retry(self.record)
+        self.runtime.retry(self.record, fresh=fresh)
 
     def cancel(self, timeout: float = 2.0) -> None:
         """Stop it. A move in progress is stopped before it commits; a finished run is left as it is.
@@ -328,7 +333,7 @@ class Run:
         self.runtime.cancel(self.record)
         if self.record.host is not None and not self.record.host.is_current():
             with contextlib.suppress(TimeoutError):
-                self._block(lambda: not self.record.passing, timeout)
+                self._block(lambda: not self.record.is_moving, timeout)
 
     def fork(self, at: int | None = None) -> Run:
         """A new run that starts where this one stood after move `at` (default: its last), with the state and result of then.
@@ -446,7 +451,7 @@ class Run:
         await self._until(over)
 
     def _scripted(self) -> bool:
-        return self.record.passing or self.record.scripting
+        return self.record.is_moving or self.record.scripting
 
     def _block(self, over: Callable[[], bool], timeout: float | None) -> None:
         event = threading.Event()
@@ -474,7 +479,7 @@ class Run:
     def is_settled(self) -> bool:
         """Whether it is at rest: it waits, failed, or ended."""
         return (
-            not self.record.passing
+            not self.record.is_moving
             and not self.record.scripting
             and self.status not in (Status.PENDING, Status.RUNNING, Status.RETRYING)
         )
@@ -487,12 +492,12 @@ class Run:
     def _is_over(self) -> bool:
         """Whether waiting has an end; raises where it never could."""
         view = self._view
-        if view.status in FINISHED or (view.status is Status.INTERRUPTED and not self.record.passing):
+        if view.status in FINISHED or (view.status is Status.INTERRUPTED and not self.record.is_moving):
             return True
         self._refuse_closed()
-        if view.waiting_for == "child" and not self.record.passing:
+        if view.waiting_for == "child" and not self.record.is_moving:
             self._ask_below()
-        if view.waiting_for == "person" and not self.record.passing and not self.record.scripting:
+        if view.waiting_for == "person" and not self.record.is_moving and not self.record.scripting:
             if self.record.script_error is not None:
                 raise self.record.script_error
             if self.record.advice:
@@ -528,7 +533,7 @@ class Run:
                 if record.script_error is not None:
                     raise record.script_error
                 reason = self._face().nobody_can_answer(self)
-                if reason and record.view is view and not record.passing:
+                if reason and record.view is view and not record.is_moving:
                     raise _no_front_end(record, reason)
 
     def _refuse_deadlock(self, how: str) -> None:
@@ -554,7 +559,7 @@ class Run:
                 run_id=self.id,
                 status=view.status,
                 code="RUN_INTERRUPTED",
-                advice=self.record.advice or "Go on with run.retry().",
+                advice=self.record.advice or self.record.notice or "Go on with run.retry().",
             )
         failure, cause = view.failure, self.record.exception
         what = f"{failure.type}: {failure.message}" if failure and failure.type else failure.message if failure else "it failed"

@@ -37,6 +37,7 @@ class Event(StrEnum):
     CANCELED = "canceled"  # somebody stopped it
     LOST = "lost"  # its kernel died
     RESUMED = "resumed"  # its definition is known again and a move is due
+    ABANDONED = "abandoned"  # its kernel died, and nothing here can go on with the answer to its question
     REARMED = "rearmed"  # the same, and an automatic retry is due later
 
 
@@ -66,6 +67,8 @@ TABLE: Mapping[Status, Mapping[Event, Status]] = {
         _E.RETRIED: _S.RUNNING,  # only out of an error place: see Runtime.retry
         _E.CANCELED: _S.CANCELED,
         _E.LOST: _S.WAITING,  # a question outlives its kernel
+        _E.ABANDONED: _S.INTERRUPTED,  # unless only the code that asked could go on with its answer
+        _E.BROKE: _S.FAILED,  # a step that asked, did not wait for the answer and failed
     },
     _S.RETRYING: {
         _E.WOKE: _S.RUNNING,

@@ -14,7 +14,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loomnb.asks import NOTHING, Ask, payload_of
+from loomnb.asks import NOTHING, Ask, accept_confirmation, accept_questions, payload_of
 from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, LoomError, Refused, WouldDeadlock
 from loomnb.ids import Source
 from loomnb.jsonvalue import changes, freeze
@@ -86,8 +86,14 @@ class Runtime:
         owner: Owner | None = None,
         config: Any = None,
         services_of: str = "",
+        run_id: str = "",
+        stamped: bool = False,
+        admit: Callable[[Sequence[RunRecord]], None] | None = None,
     ) -> RunRecord:
         """Start a run, or find the one of this key. Returns once its first row is durable; the moves follow by themselves.
+
+        `run_id` is its id, else a fresh one; `stamped`, whether its rows carry the times it shows. `admit` judges, given the runs
+        that are not finished, whether it may start beside them, and raises if not: no other run starts between the two.
 
         Raises:
             ArgsInvalid: the arguments or the configuration do not fit; no run was created.
@@ -101,13 +107,15 @@ class Runtime:
         host = self._hosts.get(loop)
         owner = owner or self._records.owner()
         # Two cells that start the same key at once must find one run; runs without a key start side by side.
-        with self._records.guard if key is not None else contextlib.nullcontext():
+        with self._records.guard if key is not None or admit is not None else contextlib.nullcontext():
             if key is not None and not fresh:
                 found = self._records.of_key(definition, key, stored, stored_config, services_of)
                 if found is not None:
                     return found
+            if admit is not None:
+                admit(self.live())
             record = RunRecord(
-                id=self.source.new_id("run"),
+                id=run_id or self.source.new_id("run"),
                 workflow=definition.name,
                 source=self.source,
                 args=stored,
@@ -125,6 +133,7 @@ class Runtime:
                 config=stored_config,
                 loaded_config=loaded_config,
                 services_of=services_of,
+                stamped=stamped,
                 loaded_args=loaded,
                 context=contextvars.copy_context(),
                 host=host,
@@ -142,6 +151,7 @@ class Runtime:
                 asks, rows = self._moves.open_asks(record, definition)
                 body["waiting_for"] = "person"
             self.database.commit([row(record, "run.started", {**record.beginning(), **body}), *rows])
+            record.started_at = record.touched or self.source.now()
             self._records.adopt(record)
             if key is not None:
                 self._records.keys[definition.name, key] = record.id
@@ -215,7 +225,9 @@ class Runtime:
                 self.unrecoverable[run_id] = exc.message if isinstance(exc, LoomError) else f"{type(exc).__name__}: {exc}"
                 continue
             self._records.adopt(record)
-            status = after(record.status, Event.LOST)
+            is_open = record.status is Status.WAITING and record.call is not None
+            is_left = is_open and record.call is not None and record.call.is_lost
+            status = after(record.status, Event.ABANDONED if is_left else Event.LOST)
             if status is not record.status:
                 record.status = status
                 lost.append((record, row(record, "run.interrupted", record.standing())))
@@ -260,6 +272,9 @@ class Runtime:
             if record.passing:
                 return
             known = self._records.acquaint(record)
+            if record.status is Status.INTERRUPTED and record.call is not None and record.call.is_lost:
+                record.tell("view")  # its code had begun: only a person can say whether it may be made again
+                return
             if record.status is not Status.INTERRUPTED:
                 record.tell("view")
                 if known is not None and record.status is not Status.RETRYING:
@@ -304,6 +319,9 @@ class Runtime:
         ask = self._find_ask(record, name_or_id, is_named=payload is not MISSING and name_or_id is not MISSING)
         if ask is None:  # one argument that is neither a name nor an id: it is the payload of the only ask
             ask, payload = record.view.asks[0], name_or_id
+        if record.call is not None:
+            self._answer_step(record, ask, None if payload is MISSING else payload, source)
+            return
         definition, move = self._wait_of(record, ask)
         if from_form and ask.kind in ("form", "button"):
             payload = payload_of(ask.form, payload)
@@ -327,6 +345,31 @@ class Runtime:
                 record.due, record.has_error, record.failure = before
                 raise
         self._moves.go(record)
+
+    def _answer_step(self, record: RunRecord, ask: Ask, payload: Any, source: str) -> None:
+        """Answer what a step asks in its middle: its code goes on, here or (after a restart) from its `recover`."""
+        if not record.suspended and self._records.acquaint(record) is None:
+            raise AnswerRefused(f"The run {record.id} cannot take an answer yet.", advice=record.advice)
+        stored = freeze(accept_confirmation(payload) if ask.kind == "confirm" else accept_questions(ask.questions, payload))
+        with record.lock:
+            if ask not in record.view.asks or record.is_moving or record.cancel_requested:
+                raise self.refusal(record, ask.id)
+            is_suspended, record.suspended = record.suspended, False
+            record.inbox = Payload(ask.name, stored, source)
+            try:
+                body = {"ask": ask.id, "name": ask.name, "source": source, "payload": stored}
+                self._turn(record, Event.ANSWERED, "run.answered", body)
+            except BaseException:
+                record.inbox, record.suspended = None, is_suspended
+                raise
+            if is_suspended:
+                record.inbox = None
+            elif record.call is not None:
+                record.call.answer(stored)
+        if is_suspended:
+            self._hosts.of(record).post(self._moves.resume, record, stored)
+        else:
+            self._moves.go(record)
 
     def _find_ask(self, record: RunRecord, name_or_id: Any, *, is_named: bool) -> Ask | None:
         asks = record.view.asks
@@ -399,31 +442,47 @@ class Runtime:
                 continue
             return
 
-    def retry(self, record: RunRecord) -> None:
+    def retry(self, record: RunRecord, *, fresh: bool = False) -> None:
         """Try again what failed, was interrupted, or waits for its automatic retry.
+
+        Args:
+            record: the run.
+            fresh: of a step: forget what is on record of it, and begin it with the State it had at its start.
 
         Raises:
             Refused: the run has not failed, or its definition is missing.
         """
         with record.lock:
+            self._records.acquaint(record)
             out_of_error_place = record.status is Status.WAITING and record.has_error and record.due is not None
-            if record.status is Status.WAITING and not out_of_error_place:
+            if record.status is Status.WAITING and not out_of_error_place and not (record.changed and not record.suspended):
                 raise Conflict(f"The run {record.id} has not failed: it waits.", advice="Answer it, or cancel it.")
             after(record.status, Event.RETRIED)
             due = record.due
             before = record.place, record.inbox, record.has_error, record.failure
             if due is not None and record.status is not Status.RETRYING:
                 record.place = due.from_  # out of an error place too; an early automatic retry goes where it would have gone
-            if self._records.acquaint(record) is None:
+            definition = self._records.acquaint(record, agreed=True)
+            if definition is None:
                 record.place = before[0]
                 raise Refused(f"The run {record.id} cannot go on yet.", advice=record.advice)
             record.inbox = due.payload if due is not None and record.place == due.from_ else record.inbox
             record.has_error, record.failure = False, None
+            body: dict[str, Any] = {"fresh": True} if fresh else {}
+            was, versions = record.state, (record.fingerprint, record.changed)
+            if fresh and record.call is not None:
+                record.state = record.call.first_state
+                body["changes"] = changes(was, record.state)
+            if record.fingerprint != definition.fingerprint:
+                body["fingerprint"] = record.fingerprint = definition.fingerprint
+            record.changed = False
             try:
-                self._turn(record, Event.RETRIED, "run.retried")
+                self._turn(record, Event.RETRIED, "run.retried", body)
             except BaseException:
                 record.place, record.inbox, record.has_error, record.failure = before
+                record.state, (record.fingerprint, record.changed) = was, versions
                 raise
+            record.retry_call(fresh=fresh)
             self._records.adopt(record)
         self._moves.go(record)
 
@@ -444,7 +503,7 @@ class Runtime:
     def is_moving(self, record: RunRecord) -> bool:
         """Whether a run is about to go on without a person."""
         moving = (Status.PENDING, Status.RUNNING, Status.RETRYING)
-        return record.passing or record.scripting or record.view.status in moving or self._children.is_expecting(record)
+        return record.is_moving or record.scripting or record.view.status in moving or self._children.is_expecting(record)
 
     def _stop(self, roots: Sequence[RunRecord]) -> None:
         tree = {r.id: r for root in roots for r in (root, *self.below(root))}

@@ -25,11 +25,13 @@ from loomnb.runtime.attempt import Attempt
 from loomnb.runtime.children import next_callback, take_callback
 from loomnb.runtime.definition import END, Definition, Move
 from loomnb.runtime.failure import Failure, bug, tame
-from loomnb.runtime.host import Hosts
+from loomnb.runtime.host import Host, Hosts, Workers
 from loomnb.runtime.lifecycle import FINISHED, Event, Status, after
+from loomnb.runtime.live import LiveCall
 from loomnb.runtime.performing import judge, perform
 from loomnb.runtime.record import Due, Payload, RunRecord, RunView, WaitingFor, due_json, row
 from loomnb.runtime.records import Records
+from loomnb.runtime.registry import REGISTRY
 
 if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
     from loomnb.store import Chain, Database, Row
@@ -120,6 +122,53 @@ class Moves:
         self._stop_children = stop_children
         self.closed = False
 
+    # what a step in progress needs of it: see live.Engine
+
+    @property
+    def database(self) -> Database:
+        """The store."""
+        return self._database
+
+    @property
+    def workers(self) -> Workers:
+        """Threads for what must not block a loop."""
+        return self._hosts.workers
+
+    def host_of(self, record: RunRecord) -> Host:
+        """Where a run moves."""
+        return self._hosts.of(record)
+
+    def suspend(self, record: RunRecord, ask: Ask, body: dict[str, Any], failed: Callable[[LoomError], None]) -> None:
+        """Store a question and let the run wait for its answer, in the middle of a step. On its loop.
+
+        Its pass stands still, and everybody sees a run at rest; `resume` lets it go on.
+        """
+        body = {**body, **self._set(record, Event.RESTED), "waiting_for": "person"}
+        view = record.snapshot((ask,), "person")
+        opened = {**ask.to_json(), "place": record.place, "at": ask.opened_at.isoformat() if ask.opened_at else ""}
+        rows = [row(record, "run.rested", body), row(record, "ask.opened", opened)]
+
+        def acknowledged(error: LoomError | None) -> None:
+            if error is not None:
+                failed(error)
+                return
+            with record.lock:
+                attempt = record.attempt
+                if record.cancel_requested or attempt is None or attempt.live is None or not attempt.live.alive:
+                    return  # it is over meanwhile: nobody is to see a question that no answer can reach
+                record.suspended = record.scripting = True
+            record.publish(view)
+            self._hosts.of(record).post(self._at_rest, record)
+
+        host = self._hosts.of(record)
+        self._database.put(rows, lambda error, _: host.post(acknowledged, error))
+
+    @staticmethod
+    def resume(record: RunRecord, payload: Any) -> None:
+        """Let a suspended step go on with its answer. On its loop."""
+        if record.attempt is not None and record.attempt.live is not None:
+            record.attempt.live.answered(payload)
+
     def go(self, record: RunRecord) -> None:
         """Start a pass, unless one is under way."""
         with record.lock:
@@ -175,7 +224,7 @@ class Moves:
         payload = record.inbox
         if payload is not None:
             for move in definition.moves_from(record.place) or ():
-                if move.wait and move.name == payload.name:
+                if (move.wait or move.is_step) and move.name == payload.name:
                     return _Next(move, payload)
             record.inbox = None
         return await self._choose(record, definition, record.state)
@@ -208,6 +257,8 @@ class Moves:
         move, payload = what.move, what.payload
         assert move is not None
         attempt = Attempt(record, move, record.moves + 1, self._stop_children)
+        if move.is_step:
+            attempt.live = LiveCall(record, attempt.number, move.name, self)
         started = self._source.monotonic()
         record.attempt, record.attempt_started = attempt, started
         raised: BaseException | None = what.raised if what.raised is not None else _child_failure(move, payload)
@@ -246,6 +297,8 @@ class Moves:
         tries = record.attempts.pop(move.name, 0)
         if tries:
             body["attempt"] = tries
+        if attempt.via != move.name:
+            body["outcome"] = attempt.via
         if ops:
             body["changes"] = ops
         if attempt.result_dirty:
@@ -253,8 +306,8 @@ class Moves:
         if attempt.progress is not None:
             record.progress = attempt.progress
             body["progress"] = list(attempt.progress)
-        record.state, record.place, record.moves = state, move.to, attempt.number
-        record.inbox = None
+        record.state, record.place, record.moves = state, attempt.to, attempt.number
+        record.inbox = record.call = None
         if record.status is Status.RUNNING and tries:
             record.has_error, record.failure = False, None  # the automatic retry succeeded
         if not record.has_error:  # else an error place's clean-up: retry() still knows the way back
@@ -269,8 +322,8 @@ class Moves:
 
     async def _onward(self, p: _Pass, body: dict[str, Any], rows: list[Row], attempt: Attempt) -> _Next | None:
         """Commit a move together with what it leads to: the next move, a rest with its questions, or the end."""
-        record, definition, move = p.record, p.definition, attempt.move
-        news = _News((move.to, move.name), attempt.saved, attempt.children)
+        record, definition = p.record, p.definition
+        news = _News((attempt.to, attempt.via), attempt.saved, attempt.children)
         if record.place == END:
             rows.insert(0, row(record, "run.moved", {**body, **self._set(record, Event.ENDED)}))
             await self._commit(p, rows, news, last=True)
@@ -368,7 +421,7 @@ class Moves:
         """The decision tree of a failed move: an automatic retry, the error place, or failed until somebody retries."""
         record, definition, move, payload = p.record, p.definition, what.move, what.payload
         assert move is not None
-        failure = Failure.of(exc)
+        failure = definition.failure_of(exc)
         record.exception = exc
         tries = record.attempts.get(move.name, 0)
         record.attempts[move.name] = tries + 1
@@ -386,7 +439,8 @@ class Moves:
             await self._commit(p, [row(record, "run.broke", body), *logs], news, last=True)
             self.arm(record)
             return None
-        record.due = Due(move.name, move.from_, payload, None)
+        # A step is taken up again by what is on record of it; the answer it had is there.
+        record.due = Due(move.name, move.from_, payload if not move.is_step else None, None)
         if move.error_place is not None:
             record.attempts.pop(move.name)
             record.place = move.error_place
@@ -509,15 +563,15 @@ class Moves:
 
     def _stop_passing(self, record: RunRecord, *, ended: bool = True) -> None:
         with record.lock:
-            record.passing = False
+            record.passing = record.suspended = False
             record.cancel_again = record.cancel_requested and not ended
             record.cancel_requested = False
 
     def _fall_back(self, record: RunRecord, exc: Exception) -> None:
         """A commit failed, or we did: the run stands where the store says, failed here, and retry() goes on from there."""
-        failure = Failure.of(
-            exc if isinstance(exc, LoomError) else bug(f"The run loop failed: {exc!r}").with_traceback(exc.__traceback__)
-        )
+        told = exc if isinstance(exc, LoomError) else bug(f"The run loop failed: {exc!r}").with_traceback(exc.__traceback__)
+        definition = REGISTRY.get(record.workflow)
+        failure = definition.failure_of(told) if definition is not None else Failure.of(told)
         with record.lock:
             record.shelf.roll_back()
             try:
@@ -530,6 +584,7 @@ class Moves:
                 record.shelf, record.documents, record.stamp = stored.shelf, stored.documents, stored.stamp
                 record.due, record.inbox, record.attempts = stored.due, stored.inbox, stored.attempts
                 record.taken, record.unwritten = stored.taken, False
+                record.call = stored.call
                 record.awaited.clear()
                 record.callbacks.clear()
                 self._records.on_load(record)  # which children there are, and what they have to tell
@@ -537,7 +592,7 @@ class Moves:
                 record.exception = exc
             record.status, record.has_error, record.failure = Status.FAILED, True, failure
             record.exception = exc
-            record.passing = record.cancel_requested = False
+            record.passing = record.suspended = record.cancel_requested = False
         record.publish(record.snapshot())
 
     def _log_rows(self, record: RunRecord, attempt: Attempt) -> list[Row]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from loomnb.errors import DefinitionError, LoomError, MoveTimedOut
+from loomnb.errors import DefinitionError, LoomError, MoveTimedOut, OwnershipLost, StepError
 from loomnb.runtime.attempt import CURRENT, Attempt
 from loomnb.runtime.definition import Definition, Envelope, Execution, Move, RunContext
 from loomnb.runtime.failure import explain, tame
 from loomnb.runtime.host import Host, Workers
+from loomnb.runtime.live import LiveCall
 from loomnb.runtime.record import Payload, RunRecord
 
 __all__ = ["judge", "perform", "stop_body"]
@@ -41,6 +43,10 @@ async def perform(
     )
     context = record.new_context()
     context.run(CURRENT.set, attempt)
+    if attempt.live is not None:
+        return await _perform_step(
+            record, attempt.live, lambda: definition.perform(move, run_context, attempt.state, None, _NOBODY), context
+        )
     data = payload.data if payload is not None else None
     envelope = payload.envelope if payload is not None and payload.envelope is not None else Envelope(workflow_id=record.id)
 
@@ -70,6 +76,43 @@ async def perform(
             advice="Use self.assign_state(...) or self.set_result(...) instead of return.",
         )
     return None
+
+
+_NOBODY = Envelope(workflow_id="")
+
+
+async def _perform_step(
+    record: RunRecord, live: LiveCall, call: Callable[[], Any], context: contextvars.Context
+) -> BaseException | None:
+    """Run a step's code. It ends when the code does, or before: the run was canceled, or what it did could not be stored. Then
+    the code is left behind with nothing it can do any more; it is not killed (contracts/blueprints.md §2.7)."""
+    loop = live.host.loop
+    task = loop.create_task(_async_body(call), context=context)
+    task.set_name(f"run {record.workflow} ({record.id}), step {live.name}")
+    done: asyncio.Future[None] = loop.create_future()
+    task.add_done_callback(lambda t: _ended(t, done))
+    live.over(done)
+    record.body, record.body_done = task, done
+    if record.cancel_requested:
+        stop_body(record)
+    try:
+        await done
+        with record.lock:
+            record.suspended = False
+        if record.cancel_requested:
+            return asyncio.CancelledError()
+        if live.broken is not None:
+            return live.broken
+        if task.cancelled() or not task.done():
+            return _Canceled(f"The code of {live.name!r} was canceled from inside.")
+        exc = task.exception()
+        if exc is not None:
+            record.exception = exc
+            return explain(tame(exc), record.loop)
+        return None
+    finally:
+        record.body = None
+        live.end(OwnershipLost(f"The call of {live.name!r} is over: what it was given ended with it."))
 
 
 async def judge(record: RunRecord, move: Move, verdict: Awaitable[Any], *, host: Host) -> Any:
@@ -136,6 +179,9 @@ def stop_body(record: RunRecord) -> None:
     """Take the access of a running body away and cancel it. On its loop."""
     if record.attempt is not None:
         record.attempt.revoke()
+        if record.attempt.live is not None:
+            record.attempt.live.end(StepError("The run was stopped.", code="RUN_STOPPED"))
+            return
     if record.body is not None and record.body_done is not None:
         record.body.cancel()
         _leave_behind(record.body_done)

@@ -18,6 +18,7 @@ from loomnb.documents import DocumentEntity, Shelf
 from loomnb.ids import Source
 from loomnb.jsonvalue import FrozenDict, apply, dumps, freeze, loads
 from loomnb.names import notebook_name
+from loomnb.runtime.calls import CallRecord
 from loomnb.runtime.definition import START, Envelope
 from loomnb.runtime.failure import Failure
 from loomnb.runtime.lifecycle import FINISHED, Status
@@ -148,6 +149,8 @@ class RunRecord:
     attempts: dict[str, int] = field(default_factory=dict)
     due: Due | None = None
     inbox: Payload | None = None
+    call: CallRecord | None = None
+    """Of a step: the execution under way, or the one that a retry takes up again."""
     shelf: Shelf = field(default_factory=Shelf)
     endings: int = 0
     """How often it has ended: completed, failed or canceled. A failed run can be retried and end again."""
@@ -159,6 +162,11 @@ class RunRecord:
     callbacks: dict[str, Payload] = field(default_factory=dict[str, Payload])
     """Child → its callback, as long as it waits for a place that can take it."""
     progress: Progress | None = None
+
+    stamped: bool = False
+    """Whether its rows carry the time it shows, so that a restart shows the very same."""
+    touched: datetime | None = None
+    started_at: datetime | None = None
 
     # seen by everybody
     view: RunView = field(default_factory=RunView)
@@ -180,6 +188,12 @@ class RunRecord:
     context: contextvars.Context | None = None
     host: Host | None = None
     passing: bool = False
+    suspended: bool = False
+    """Whether its pass stands still in the middle of a step, which waits for an answer."""
+    changed: bool = False
+    """Whether the definition known here is another version than the one it began with, and that has to be agreed to."""
+    notice: str = ""
+    """What a person may do about it when it does not go on by itself."""
     unwritten: bool = False
     """Whether the callback in `inbox` was taken, and the pass has still to write that down."""
     stateless: bool = False
@@ -202,6 +216,11 @@ class RunRecord:
     unscripted: dict[str, str] = field(default_factory=dict[str, str])
     """Open ask → the key under which the script of answers lacks something for it."""
     watchers: list[Callable[[str], None]] = field(default_factory=list)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a pass is under way that waits for nobody."""
+        return self.passing and not self.suspended
 
     def new_context(self) -> contextvars.Context:
         """A context for the run's code: a copy of the one it was started in, where that was in this process."""
@@ -242,6 +261,11 @@ class RunRecord:
         self.view = view
         self.tell("view")
 
+    def show_state(self) -> None:
+        """Show the State that a step has written in its middle; where the run stands did not change."""
+        self.view = replace(self.view, state=self.state)
+        self.tell("view")
+
     def _note_answer(self, ask: Ask | None, payload: Any) -> None:
         if ask is not None:
             self.stamp += 1
@@ -261,7 +285,7 @@ class RunRecord:
             retry_count=self.retry_count(),
             asks=asks,
             progress=self.progress,
-            updated_at=self.source.now(),
+            updated_at=self.touched if self.stamped else self.source.now(),
         )
 
     def retry_count(self) -> int:
@@ -296,6 +320,9 @@ class RunRecord:
     def standing(self) -> dict[str, Any]:
         """What every status row says."""
         out: dict[str, Any] = {"place": self.place, "status": self.status.value}
+        if self.stamped:
+            self.touched = self.source.now()
+            out["at"] = self.touched.isoformat()
         if self.has_error:
             out["has_error"] = True
             if self.failure is not None:
@@ -321,12 +348,22 @@ class RunRecord:
                 self.documents[entity.index] = (self.stamp, entity)
                 continue
             if kind == "ask.opened":
-                asks.append(Ask.from_json(body, ts))
+                asks.append(Ask.from_json(body, datetime.fromisoformat(body["at"]) if "at" in body else ts))
+                continue
+            if kind == "project.captured":
+                continue
+            if kind in ("step.began", "step.recorded"):
+                state = self._take_step(kind, body, state)
                 continue
             if kind == "run.answered":
                 self._note_answer(next((a for a in asks if a.id == body.get("ask")), None), freeze(body.get("payload")))
             asks, waiting_for = [], body.get("waiting_for")
             self._take_row(kind, body)
+            if "at" in body:
+                self.stamped, self.touched = True, datetime.fromisoformat(body["at"])
+                ts = self.touched  # noqa: PLW2901  # the time it showed, which is a moment before the writer's
+            if kind == "run.started":
+                self.started_at = ts
             if body.get("changes"):
                 state = apply(state, body["changes"])
             if "result" in body:
@@ -338,13 +375,36 @@ class RunRecord:
         self.shelf.keep()
         self.view = replace(self.snapshot(tuple(asks), waiting_for), updated_at=updated)
 
+    def _take_step(self, kind: str, body: dict[str, Any], state: Any) -> Any:
+        """What a row of a step under way changes; the state afterwards."""
+        if kind == "step.began":
+            self.begin_call(body, freeze(state))
+            return state
+        if self.call is not None:
+            self.call.keep(body["subs"])
+        return apply(state, body["changes"]) if body.get("changes") else state
+
+    def begin_call(self, body: Mapping[str, Any], state: FrozenDict) -> None:
+        """A step's code begins: from its beginning, with an answer, on in its middle, or once more."""
+        how, last = body["how"], self.call
+        if how in ("run", "recover"):
+            first = last.first_state if last is not None and how == "recover" else state
+            self.call = last = CallRecord(kind=how, saved=freeze(body.get("saved")), state=state, first_state=first)
+        assert last is not None
+        last.recoverable, last.executing = body.get("recoverable", False), True
+        last.asked, last.answered = None, False
+        self.inbox = None
+
     def _take_row(self, kind: str, body: dict[str, Any]) -> None:
         """What a status row changes beside status, place, state and result."""
         if kind == "run.started":
             self._begin(body)
+        elif kind == "run.rested" and "step" in body and self.call is not None:
+            self.call.keep(body.get("subs", ()))
+            self.call.ask(freeze(body["step"]))
         elif kind == "run.moved":
-            self.moves = body["move"]
-            self.path.append((body["place"], body["name"]))
+            self.moves, self.call = body["move"], None
+            self.path.append((body["place"], body.get("outcome", body["name"])))
             self.attempts.pop(body["name"], None)
             self.inbox = None
             self.progress = Progress(*body["progress"]) if "progress" in body else self.progress
@@ -355,12 +415,23 @@ class RunRecord:
             self._break(body)
         elif kind == "run.answered":
             self.inbox = Payload.from_json(body)
+            if self.call is not None:
+                self.call.answer(self.inbox.data)
             self.take(self.inbox)
             self.due = None
             self.has_error, self.failure = False, None
         elif kind == "run.retried":
             self.inbox = self.due.payload if self.due and self.due.from_ == body["place"] else None
             self.has_error, self.failure = False, None
+            self.fingerprint = body.get("fingerprint", self.fingerprint)
+            self.retry_call(fresh=body.get("fresh", False))
+
+    def retry_call(self, *, fresh: bool) -> None:
+        """The step under way is to be made again: with what is on record of it, or (`fresh`) without."""
+        if fresh:
+            self.call = None
+        elif self.call is not None:
+            self.call.executing, self.call.asked, self.call.answered = False, None, False
 
     def _begin(self, body: dict[str, Any]) -> None:
         self.args = freeze(body.get("args"))

@@ -14,7 +14,7 @@ from loomnb.ids import Source
 from loomnb.jsonvalue import dumps, freeze, loads
 from loomnb.runtime.definition import Definition
 from loomnb.runtime.host import Hosts
-from loomnb.runtime.lifecycle import FINISHED
+from loomnb.runtime.lifecycle import FINISHED, Status
 from loomnb.runtime.record import LOCAL_USER, NOTEBOOK_APP, RunRecord
 from loomnb.runtime.registry import REGISTRY
 
@@ -156,10 +156,16 @@ class Records:
         self.acquaint(record)
         return record
 
-    def acquaint(self, record: RunRecord) -> Definition | None:
-        """The definition of a stored run, if the one known here is its own; else the advice says what is missing."""
+    def acquaint(self, record: RunRecord, *, agreed: bool = False) -> Definition | None:
+        """The definition of a stored run, if the one known here is its own; else the advice says what is missing.
+
+        Args:
+            record: the run.
+            agreed: whether somebody agreed to go on with a changed one.
+        """
         definition = REGISTRY.get(record.workflow)
-        record.advice = ""
+        record.advice = record.notice = ""
+        record.changed = False
         if definition is None:
             record.advice = f"Run the cell that defines the workflow {record.workflow!r}: then this run goes on."
         elif record.origin and definition.origin != record.origin and definition.fingerprint != record.fingerprint:
@@ -193,4 +199,16 @@ class Records:
             except LoomError as exc:
                 record.advice = f"{exc} Run the cell again with a schema that fits it, or cancel the run."
                 definition = None
+        if definition is not None and definition.is_strict and record.fingerprint != definition.fingerprint and not agreed:
+            record.changed = True
+            record.advice = (
+                f"The blueprint {record.workflow!r} was changed since this run began. run.retry(fresh=True) begins its step anew "
+                "with what is defined now; or bring the old version back: then it goes on as it was."
+            )
+            return None
+        if record.status is Status.INTERRUPTED and record.call is not None and record.call.is_lost:
+            record.notice = (
+                f"Its kernel died in the middle of {record.place!r}. run.retry() makes the step again, and does not repeat what "
+                "is on record of it; run.retry(fresh=True) begins it anew with the State it had."
+            )
         return definition

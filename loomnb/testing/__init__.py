@@ -2,11 +2,13 @@
 
 from loomnb.testing.driving import Driven, StartedChild, TransitionOutcome, at_rest, drive, run_pass, run_transition
 from loomnb.testing.dying import Death
+from loomnb.testing.models import ScriptedModel
 from loomnb.testing.sources import StillSource
 
 __all__ = [
     "Death",
     "Driven",
+    "ScriptedModel",
     "StartedChild",
     "StillSource",
     "TransitionOutcome",

@@ -19,7 +19,7 @@ from loomnb.documents import WidgetRef, read_widgets
 from loomnb.errors import ArgsInvalid, DefinitionError, SchemaValidationError, fields_from_pydantic
 from loomnb.jsonvalue import dumps, freeze, thaw
 from loomnb.names import humanised
-from loomnb.runtime import END, START, AskContent, Envelope, Move, RunContext, TransitionInput, default_timeout
+from loomnb.runtime import END, START, AskContent, Envelope, Failure, Move, RunContext, TransitionInput, default_timeout
 from loomnb.tools import container
 from loomnb.workflows.base import BaseWorkflow
 from loomnb.workflows.decorators import GUARD, TRANSITIONS, TransitionOptions
@@ -152,6 +152,20 @@ class WorkflowDefinition:
             except ValidationError as exc:
                 raise invalid(exc, form_of(schema), f"The answer to {move.name!r}") from exc
         return stored
+
+    is_strict = False
+
+    def failure_of(self, exc: Exception) -> Failure:
+        """As it is."""
+        return Failure.of(exc)
+
+    def shown(self, place: str) -> str:
+        """Itself."""
+        return place
+
+    def group_of(self, place: str) -> tuple[str, str]:
+        """Nothing; its own name is written on it."""
+        return "", ""
 
     def perform(self, move: Move, context: RunContext[Any], state: Any, payload: Any, envelope: Envelope) -> Any:
         """Call the method with as many of its arguments as it takes."""

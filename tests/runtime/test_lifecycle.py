@@ -8,16 +8,16 @@ from loomnb.errors import Conflict
 from loomnb.runtime import FINISHED, TABLE, Event, Status, after
 
 # Written out by hand, so that the code's table is compared with something: rows are statuses, columns events, "-" is refused.
-EVENTS = "moved rested ended backed_off broke answered retried woke canceled lost resumed rearmed".split()  # noqa: SIM905
+EVENTS = "moved rested ended backed_off broke answered retried woke canceled lost resumed rearmed abandoned".split()  # noqa: SIM905
 GRID = """
-pending     | running waiting completed retrying failed  -       -       -       canceled    interrupted -       -
-running     | running waiting completed retrying failed  -       -       -       canceled    interrupted -       -
-waiting     | -       -       -         -        -       running running -       canceled    waiting     -       -
-retrying    | -       -       -         -        -       -       running running canceled    interrupted -       -
-completed   | -       -       -         -        -       -       -       -       completed   completed   -       -
-failed      | -       -       -         -        -       running running -       failed      failed      -       -
-canceled    | -       -       -         -        -       -       -       -       canceled    canceled    -       -
-interrupted | -       -       -         -        -       -       running -       canceled    interrupted running retrying
+pending     | running waiting completed retrying failed -       -       -       canceled  interrupted -       -        -
+running     | running waiting completed retrying failed -       -       -       canceled  interrupted -       -        -
+waiting     | -       -       -         -        failed running running -       canceled  waiting     -       -        interrupted
+retrying    | -       -       -         -        -      -       running running canceled  interrupted -       -        -
+completed   | -       -       -         -        -      -       -       -       completed completed   -       -        -
+failed      | -       -       -         -        -      running running -       failed    failed      -       -        -
+canceled    | -       -       -         -        -      -       -       -       canceled  canceled    -       -        -
+interrupted | -       -       -         -        -      -       running -       canceled  interrupted running retrying -
 """
 EXPECTED = {
     (line.split("|")[0].strip(), event): target

@@ -121,7 +121,7 @@ class Panel(anywidget.AnyWidget):
     def _refresh_static(self) -> None:
         """When the run comes to rest, the static forms in the notebook tell what happened."""
         standing = self._standing()
-        if standing == self._told or self.record.passing or standing[0] in (Status.PENDING, Status.RUNNING):
+        if standing == self._told or self.record.is_moving or standing[0] in (Status.PENDING, Status.RUNNING):
             return
         self._told = standing
         if self.fallback is not None:

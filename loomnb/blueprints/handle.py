@@ -1,0 +1,112 @@
+"""The handle of a blueprint's run: what a person types `run.` for, beside what every run has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+from loomnb.blueprints.access import ABSENT, StoredArtifact, StoredRecord
+from loomnb.blueprints.captures import project_diff_of
+from loomnb.blueprints.catalog import RUNTIME
+from loomnb.blueprints.places import Cursor
+from loomnb.blueprints.project_diff import ProjectDiff
+from loomnb.blueprints.storage import Storage
+from loomnb.blueprints.table import BlueprintDefinition
+from loomnb.blueprints.views import FlowRunView, view_of
+from loomnb.errors import StepError
+from loomnb.jsonvalue import thaw
+from loomnb.present import Story
+from loomnb.runtime import END, FINISHED, REGISTRY, START, Run
+
+__all__ = ["FlowRun"]
+
+
+class FlowRun(Run):
+    """A run of a blueprint. Awaiting it waits for its end, person included, and gives its last outcome, or raises."""
+
+    @property
+    def flow_name(self) -> str:
+        """The blueprint's name."""
+        return self.workflow
+
+    @property
+    def intent(self) -> str:
+        """What it was started for, to the letter."""
+        return str(self.record.args["intent"])
+
+    @property
+    def cursor(self) -> Cursor:
+        """The step it is at: the one that is made next, the one that waits or failed, or the last one."""
+        definition = REGISTRY.get(self.workflow)
+        place, path = self.record.view.place, tuple(self.record.path)
+        if isinstance(definition, BlueprintDefinition):
+            try:
+                return definition.cursor(place, path)
+            except StepError:
+                pass  # the definition known here is another version: what the place itself says is the best there is
+        if place == END and len(path) > 1:
+            place = path[-2][0]
+        stage, _, step = place.partition("/")
+        return Cursor(unquote(stage), unquote(step) or "?") if place != START else Cursor("?", "?")
+
+    @property
+    def state(self) -> Any:
+        """The State of the stage it is in, a copy; `ABSENT` when there is none."""
+        state = self.record.view.state
+        return thaw(state["value"]) if "value" in state else ABSENT
+
+    @property
+    def artifacts(self) -> list[StoredArtifact]:
+        """The artifacts whose current revision it wrote, by flow and stage."""
+        return Storage(self.runtime.database).artifacts_of(self.id)
+
+    @property
+    def records(self) -> list[StoredRecord]:
+        """The records it appended, oldest first."""
+        return Storage(self.runtime.database).records_of(self.id)
+
+    @property
+    def project_diff(self) -> ProjectDiff:
+        """What changed in its project since it began; of a run that has ended, until then.
+
+        Raises:
+            Refused: it was started without a project.
+        """
+        return project_diff_of(self.runtime.database, self.record, self.runtime.workers)
+
+    def view(self) -> FlowRunView:
+        """How it stands, in the contract's words.
+
+        Raises:
+            StepError: it is in a state that cannot be (RUN_STATE_INVALID).
+        """
+        return view_of(self.record, self.cursor, (self.record.config or {}).get("source", "cli"))
+
+    async def settled(self) -> FlowRunView:  # type: ignore[override]  # the contract's view, which says less
+        """Wait until it is at rest (it waits, failed, or ended), and give its view. Never raises for its failure."""
+        await super().settled()
+        return self.view()
+
+    def cancel(self, timeout: float = 2.0) -> None:
+        """Stop it: its capabilities end at once and its signal is aborted, and code that goes on can do nothing any more. What
+        was committed stays. A finished run is left as it is.
+
+        Raises:
+            StoreClosed: the store was closed, so nothing can be stored any more.
+            StepError: that it was stopped could not be stored (RUN_CHECKPOINT_FAILED); it is stopped all the same.
+        """
+        was_over = self.status in FINISHED
+        super().cancel(timeout)
+        failure = self.record.view.failure
+        if not was_over and failure is not None and failure.code == "RUN_CHECKPOINT_FAILED":
+            raise StepError(failure.message, code="RUN_CHECKPOINT_FAILED", cause=self.record.exception)
+
+    def story(self, handle: str = "run") -> Story:
+        """As of every run, but what an exception said stays with the person at this kernel (decisions.md, Blueprints 9)."""
+        story = super().story(handle)
+        failure = self.record.view.failure
+        if not story.has_error or failure is None:
+            return story
+        code = failure.code if failure.code in RUNTIME else "STEP_EXECUTION_FAILED"
+        return replace(story, error_type=code, error=RUNTIME[code].message)
