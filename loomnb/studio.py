@@ -496,6 +496,8 @@ class Loom:
         return [self._handle(record) for record in self.runtime.restore()]
 
     def _handle(self, record: RunRecord) -> Run:
+        if record.stamped and record.artifacts is None:
+            record.artifacts = self.storage.artifacts_of(record.id) if record.moves else ()
         kind = FlowRun if record.stamped else AskRun if record.workflow == ASK.name else Run
         return kind(record, self.runtime, _current_face)
 
@@ -590,7 +592,8 @@ class Loom:
     def sql(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
         """Run one read-only query over the store; frames of the notebook are found by name.
 
-        Tables: runs, moves, documents, asks, answers, logs, events, states, journal.
+        Tables: runs, moves, documents, asks, answers, logs, events, states, artifacts, artifact_history, records, step_calls,
+        journal.
 
         Args:
             sql: one statement.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
@@ -14,8 +15,9 @@ from loomnb.blueprints.project_diff import ProjectDiff
 from loomnb.blueprints.storage import Storage
 from loomnb.blueprints.table import BlueprintDefinition
 from loomnb.blueprints.views import FlowRunView, view_of
+from loomnb.documents import DocumentEntity
 from loomnb.errors import StepError
-from loomnb.jsonvalue import thaw
+from loomnb.jsonvalue import freeze, thaw
 from loomnb.present import Story
 from loomnb.runtime import END, FINISHED, REGISTRY, START, Run
 
@@ -105,8 +107,26 @@ class FlowRun(Run):
     def story(self, handle: str = "run") -> Story:
         """As of every run, but what an exception said stays with the person at this kernel (decisions.md, Blueprints 9)."""
         story = super().story(handle)
+        story = replace(story, path=self._told_path(story.path), documents=(*story.documents, *self._told_artifacts()))
         failure = self.record.view.failure
         if not story.has_error or failure is None:
             return story
         code = failure.code if failure.code in RUNTIME else "STEP_EXECUTION_FAILED"
         return replace(story, error_type=code, error=RUNTIME[code].message)
+
+    def _told_path(self, path: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        """The steps it made: that a stage is entered goes without saying."""
+        return tuple((unquote(place), name) for place, name in path if not place.endswith("/"))
+
+    def _told_artifacts(self) -> Iterator[DocumentEntity]:
+        """What it wrote, as its story tells documents."""
+        for number, artifact in enumerate(self.record.artifacts or ()):
+            text = isinstance(artifact.data, str)
+            yield DocumentEntity(
+                id="",
+                key=f"artifact {number}",
+                document_name="markdown" if text else "artifact",
+                content=freeze({"markdown": artifact.data} if text else {"data": artifact.data}),
+                title=f"{artifact.flow_name} / {artifact.stage_name}, revision {artifact.revision}",
+                index=number,
+            )

@@ -30,7 +30,7 @@ from loomnb.blueprints.storage_reads import (
 )
 from loomnb.blueprints.storage_rules import check_name, check_operations, check_query
 from loomnb.errors import LoomError, OwnershipLost
-from loomnb.runtime import LiveCall
+from loomnb.runtime import LiveCall, RunRecord
 
 __all__ = ["ReadStorage", "StepStorage"]
 
@@ -179,6 +179,7 @@ class StepStorage(ReadStorage):
                 result = await live.transact(number, "storage.commit", told, action, recorded)
             except LoomError as exc:
                 raise storage_error(exc) from exc
+            _show(live.record, result)
             live.check()  # it is durable, but whoever asked for it is over: contract §1.8
             return with_past(result, self._past)
 
@@ -191,6 +192,14 @@ class StepStorage(ReadStorage):
                 f"The step {self._live.name!r} waits for an answer, and can commit nothing meanwhile.",
                 advice="Await the answer first.",
             )
+
+
+def _show(record: RunRecord, result: CommitResult) -> None:
+    """Let a panel show what was written: an artifact stands where its earlier revision stood."""
+    if record.artifacts is not None:  # else nobody has looked yet, and who does will find it in the store
+        known = {a.id: a for a in record.artifacts} | {a.id: a for a in result.written_artifacts}
+        record.artifacts = [a for a in known.values() if a.id not in result.removed_artifact_ids]
+    record.tell("view")
 
 
 def _record(told: Any) -> StoredRecord:

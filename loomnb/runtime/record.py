@@ -188,6 +188,8 @@ class RunRecord:
     context: contextvars.Context | None = None
     host: Host | None = None
     passing: bool = False
+    artifacts: Sequence[Any] | None = None
+    """Of a blueprint's run: the stored artifacts it wrote, as a panel shows them; None while nobody has looked."""
     suspended: bool = False
     """Whether its pass stands still in the middle of a step, which waits for an answer."""
     changed: bool = False

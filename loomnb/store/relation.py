@@ -288,7 +288,7 @@ def _translated(exc: duckdb.Error) -> LoomError:
     advice = ""
     if isinstance(exc, duckdb.CatalogException) and "does not exist" in text:
         advice = (
-            "Tables: runs, moves, documents, asks, answers, logs, events, states, artifacts, artifact_history, records, journal; "
-            "or a DataFrame of this notebook."
+            "Tables: runs, moves, documents, asks, answers, logs, events, states, artifacts, artifact_history, records, "
+            "step_calls, journal; or a DataFrame of this notebook."
         )
     return Refused(text, advice=advice, code="SQL_REFUSED")

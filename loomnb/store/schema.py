@@ -253,7 +253,41 @@ _STORAGE_COMMENTS: dict[str, dict[str, str]] = {
     "view latest_records": {"": "The latest record of each stage of a flow, by created_at and then record_id."},
 }
 
-MIGRATIONS: Sequence[Callable[[Callable[[str], object]], None]] = (_1_journal, _2_workspaces, _3_storage)
+
+def _4_steps(execute: Callable[[str], object]) -> None:
+    # A step writes its State in its middle, and a retry may put it back: those rows carry changes too.
+    writing = "kind in ('run.moved', 'run.started', 'step.recorded', 'run.retried')"
+    states = _VIEWS["states"].replace("kind in ('run.moved', 'run.started')", writing)
+    assert writing in states
+    execute(f"create or replace view states as {states}")
+    execute(f"create or replace view moves as {_MOVES_4}")
+    execute(f"create view step_calls as {_STEP_CALLS}")
+    for name, text in (("states", _COMMENTS["states"]), ("moves", _COMMENTS["moves"]), ("step_calls", _STEP_CALLS_COMMENT)):
+        execute(f"comment on view {name} is '{text}'")
+
+
+_MOVES_4 = """
+    select run_id, (body->>'move')::integer as move, body->>'name' as name, body->>'from' as from_place,
+           body->>'place' as place, body->>'status' as status,
+           case when kind = 'run.broke' then 'failed' else 'done' end as outcome,
+           coalesce((body->>'attempt')::integer, 0) as attempt, (body->>'ms')::double as ms,
+           body->>'$.error.message' as error_message, body->'changes' as changes, body->'result' as result, ts, seq,
+           body->>'outcome' as step_outcome
+    from journal where kind in ('run.moved', 'run.broke') order by seq"""
+
+_STEP_CALLS = """
+    select run_id, move, step, (sub->>'n')::integer as number, sub->>'name' as name, sub->'result' as result,
+           sub->>'$.error.code' as error_code, sub->>'$.error.message' as error_message, ts, seq
+    from (
+        select run_id, (body->>'move')::integer as move, body->>'name' as step, unnest((body->'subs')::json[]) as sub, ts, seq
+        from journal where kind in ('step.recorded', 'run.rested') and (body->'subs') is not null
+    ) order by seq, number"""
+
+_STEP_CALLS_COMMENT = (
+    "What the steps of blueprints did and read, call by call: State, Storage, project, turns of a model. Answers are in answers."
+)
+
+MIGRATIONS: Sequence[Callable[[Callable[[str], object]], None]] = (_1_journal, _2_workspaces, _3_storage, _4_steps)
 """Number n is at index n - 1. Never change one that was released: add the next."""
 
 
