@@ -322,10 +322,11 @@ def table_length(data: Any) -> int:
 
 
 def _types(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    def is_number(value: Any) -> bool:
-        return value is None or value is _NOTHING or (isinstance(value, (int, float)) and not isinstance(value, bool))
+    def has_numbers(column: list[Any]) -> bool:
+        values = [v for v in column if v is not None and v is not _NOTHING]
+        return bool(values) and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
 
-    return ["DOUBLE" if rows and all(is_number(row[i]) for row in rows) else "VARCHAR" for i in range(len(columns))]
+    return ["DOUBLE" if has_numbers([row[i] for row in rows]) else "VARCHAR" for i in range(len(columns))]
 
 
 def _cell(value: Any) -> str:

@@ -146,8 +146,8 @@ class Graph:
                 for edge in leaving.get(node.name, ()):
                     name = plain_line(edge.label) + (" (answer)" if edge.kind == "manual" else "")
                     detail = f"  {plain_line(edge.detail)}" if edge.detail else ""
-                    to = by_name[edge.to]
-                    target = plain_line(to.written if to.group == group else to.name)
+                    to = by_name.get(edge.to)
+                    target = plain_line(to.written if to is not None and to.group == group else edge.to)
                     lines.append(f"{indent}  {'✓' if edge.taken else ' '} {name} → {target}{detail}")
         return "\n".join(lines)
 

@@ -27,6 +27,7 @@ _OPEN = 2  # levels that begin unfolded
 _OPEN_ITEMS = 30  # a list or object with more begins folded
 _INLINE = 60  # characters of a small list or object that is written on its line
 _LINE = 100  # characters of a text that is not folded
+_PLAIN = 300  # characters of a line of the text form
 _TEXT = 20_000  # characters of one text that are drawn
 _TEXTS = 100_000  # and of all of them
 
@@ -130,7 +131,8 @@ def leaf_html(value: Any, before: str = "", room: int = _TEXT) -> str:
 def tree_plain(value: Any, most: int = 60) -> str:
     """A JSON value as indented text of at most `most` lines."""
     lines = list(islice(_lines(value), most + 1))
-    return "\n".join([plain_line(line) for line in lines[:most]] + (["…"] if len(lines) > most else []))
+    cut = (line if len(line) <= _PLAIN else line[: _PLAIN - 1] + "…" for line in lines[:most])
+    return "\n".join([*map(plain_line, cut), *(["…"] if len(lines) > most else [])])
 
 
 def _lines(value: Any) -> Iterator[str]:

@@ -86,11 +86,11 @@ def head_view(record: RunRecord) -> dict[str, Any]:
 def _holdings(record: RunRecord) -> dict[str, Any]:
     """What the run of a blueprint shows besides: its stages, its State, its artifacts; nothing for other runs.
 
-    A definition with stages has `stages`, a mapping of each stage's name to the names of its steps, in order; the place of a
-    step is `stage/step`. Its State, if there is any, is `value` in the run's state. `artifacts` of its record are the stored
-    artifacts that it wrote.
+    A definition with stages has `stages`, a mapping of each stage's name to its steps' names, in order, or to something with
+    such `steps`; the place of a step is `stage/step`. Its State, if there is any, is `value` in the run's state. `artifacts` of
+    its record are the stored artifacts that it wrote.
     """
-    stages: Mapping[str, Sequence[str]] | None = getattr(REGISTRY.get(record.workflow), "stages", None)
+    stages: Mapping[str, Any] | None = getattr(REGISTRY.get(record.workflow), "stages", None)
     if not stages:
         return {}
     visited, here = {place for place, _ in tuple(record.path)}, record.view.place
@@ -104,10 +104,11 @@ def _holdings(record: RunRecord) -> dict[str, Any]:
     return out
 
 
-def stages_view(stages: Mapping[str, Sequence[str]], visited: AbstractSet[str], here: str) -> list[dict[str, Any]]:
+def stages_view(stages: Mapping[str, Any], visited: AbstractSet[str], here: str) -> list[dict[str, Any]]:
     """The stages and their steps, and where the run was and is."""
     drawn = []
-    for stage, names in stages.items():
+    for stage, content in stages.items():
+        names: Sequence[str] = tuple(getattr(content, "steps", content))
         places = [f"{stage}/{name}" for name in names]
         steps = [
             {"name": name, "current": place == here, "visited": place in visited}

@@ -94,7 +94,7 @@ function render({ model, el, signal }) {
     const page = sanitised(reply.html, total ? "loom-paged" : "");
     body.replaceChildren(...(page ? [page] : []));
     page?.querySelectorAll(".loom-left[data-path]").forEach(offer);
-    page?.querySelectorAll("pre").forEach((pre) => pre.scrollHeight > pre.clientHeight && (quiet(pre).tabIndex = 0));
+    page?.querySelectorAll("details pre").forEach((pre) => void (quiet(pre).tabIndex = 0)); // they scroll
     body.scrollTop = 0;
     drawPager(total, reply.start ?? 0, reply.size ?? 50);
     setText(voice, `Revision ${reply.revision}, ${NAMES[reply.form] ?? reply.form}`);

@@ -1,0 +1,154 @@
+"""What the head of a panel says of a blueprint's run, and what the artifact viewer answers: no kernel, only messages."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from loomnb_widgets import views
+from loomnb_widgets.artifact import ArtifactViewer
+from loomnb_widgets.views import artifact_view, head_view
+
+import loomnb as loom
+from loomnb.present import ArtifactView, Revision
+from tests.helpers import at_rest
+
+STAGES = {"spec": ("draft", "check"), "build": ("write",)}
+
+
+@loom.workflow(name="holdings")
+class Holdings(loom.BaseWorkflow[Any]):
+    """Its places are named as those of a blueprint are."""
+
+    @loom.transition(to="spec/draft")
+    def begin(self) -> None:
+        self.assign_state(value={"text": "<b>bold</b>"})
+
+    @loom.transition(from_="spec/draft", to="spec/check")
+    def drafted(self) -> None: ...
+
+    @loom.transition(from_="spec/check", to="end", wait=True)
+    def good(self) -> None: ...
+
+
+@pytest.fixture
+def run(session: loom.Loom) -> loom.Run:
+    run = session.start(Holdings)
+    at_rest(run)
+    return run
+
+
+@pytest.fixture
+def staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if its definition had stages."""
+    monkeypatch.setattr(views, "REGISTRY", {"holdings": SimpleNamespace(stages=STAGES)})
+
+
+def test_the_head_of_a_workflow_says_nothing_of_stages(run: loom.Run) -> None:
+    assert {"stages", "state_html", "artifacts"}.isdisjoint(head_view(run.record))
+
+
+@pytest.mark.usefixtures("staged")
+def test_the_head_of_a_blueprints_run_says_where_it_was_and_is(run: loom.Run) -> None:
+    head = head_view(run.record)
+
+    assert head["stages"] == [
+        {
+            "name": "spec",
+            "steps": [
+                {"name": "draft", "current": False, "visited": True},
+                {"name": "check", "current": True, "visited": True},
+            ],
+            "current": True,
+            "visited": True,
+        },
+        {"name": "build", "steps": [{"name": "write", "current": False, "visited": False}], "current": False, "visited": False},
+    ]
+    assert "&lt;b&gt;bold" in head["state_html"]
+    assert "artifacts" not in head
+
+
+def test_stages_may_be_those_of_the_blueprint_itself(run: loom.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = {name: SimpleNamespace(steps=dict.fromkeys(steps)) for name, steps in STAGES.items()}
+    monkeypatch.setattr(views, "REGISTRY", {"holdings": SimpleNamespace(stages=stages)})
+
+    assert [[step["name"] for step in stage["steps"]] for stage in head_view(run.record)["stages"]] == [
+        ["draft", "check"],
+        ["write"],
+    ]
+
+
+@pytest.mark.usefixtures("staged")
+def test_the_artifacts_of_the_record_are_shown_and_the_head_stays_small(run: loom.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    datas: list[Any] = ["# Title", {"deep": [{"x": "y" * 5000}] * 500}, "word " * 50_000]
+    found = [
+        SimpleNamespace(id=f"a-{i}", flow_name="f", stage_name=f"s{i}", revision=i, data=data) for i, data in enumerate(datas, 1)
+    ]
+    monkeypatch.setattr(run.record, "artifacts", found, raising=False)
+    shown = head_view(run.record)["artifacts"]
+
+    assert shown[0] == {"id": "a-1", "flow": "f", "stage": "s1", "revision": 1, "html": "<h1>Title</h1>"}
+    assert all(len(one["html"]) < 20_000 for one in shown)
+    assert "loom-tree" in shown[1]["html"]
+    assert "too long" in artifact_view(found[2])["html"]
+
+
+# -- the viewer -----------------------------------------------------------------------------------
+
+
+class _Lane:
+    def route(self, widget: Any, custom: Any) -> None:
+        self.say = custom
+
+
+class _Here(Executor):
+    def submit(self, fn: Any, /, *args: Any, **more: Any) -> Future[Any]:  # type: ignore[override]
+        fn(*args, **more)
+        return Future()
+
+
+def answered(message: dict[str, Any], *data: Any) -> dict[str, Any]:
+    """What the viewer of revisions 1, 2, … says to a message."""
+    revisions = [Revision(number, one, "") for number, one in enumerate(data, 1)]
+    view = ArtifactView(flow="f", stage="s", current=revisions[-1], earlier=lambda: revisions)
+    lane, said = _Lane(), []
+    viewer = ArtifactViewer(view, lane, _Here())  # type: ignore[arg-type]
+    viewer.send = lambda content, buffers=None: said.append(content)
+    lane.say({"n": 1, **message})
+    (answer,) = said
+    return answer
+
+
+def test_only_what_fits_is_offered_and_a_diff_only_where_there_are_two() -> None:
+    show = {"type": "show", "revision": 1}
+
+    assert answered(show, "text")["forms"] == ["markdown", "raw"]
+    assert answered(show, [{"a": 1}], 2)["forms"] == ["table", "tree", "diff", "raw"]
+    assert answered({**show, "form": "table"}, "text", 2)["form"] == "markdown"
+
+
+def test_a_diff_is_since_the_one_before_or_the_chosen_one_and_of_the_first_to_the_next() -> None:
+    def between(revision: int, **more: Any) -> tuple[str, int]:
+        answer = answered({"type": "show", "form": "diff", "revision": revision, **more}, 1, 2, 3)
+        return answer["html"].partition(":")[0].removeprefix("<p>"), answer["against"]
+
+    assert between(3) == ("From revision 2 to revision 3", 2)
+    assert between(3, against=1) == ("From revision 1 to revision 3", 1)
+    assert between(2, against=3) == ("From revision 3 to revision 2", 3)
+    assert between(1) == ("From revision 1 to revision 2", 2)
+    assert between(3, against=3) == ("From revision 2 to revision 3", 2)
+
+
+def test_a_branch_and_the_raw_text_are_had_by_message() -> None:
+    data = {"rows": list(range(500))}
+
+    assert ">499<" in answered({"type": "branch", "revision": 1, "path": ["rows"], "start": 450}, data)["html"]
+    assert answered({"type": "raw", "revision": 1}, data)["text"].startswith('{\n  "rows": [')
+
+
+def test_what_cannot_be_shown_says_so() -> None:
+    answer = answered({"type": "show", "revision": 1, "form": "table", "start": "x"}, [{"a": 1}])
+
+    assert "This cannot be shown: ValueError" in answer["html"]
