@@ -50,8 +50,8 @@ _BLUEPRINTS = (
     "workflow_protocol_version"
 )
 _STUDIO = (
-    "App AskRun Loom Pending PendingAsk WorkflowRunner answers artifact ask_questions cancel_all_runs close confirm events flow "
-    "flows pending restore run runs snapshot sql start studio_app"
+    "App Artifact AskRun Loom Pending PendingAsk WorkflowRunner answers artifact ask_questions cancel_all_runs close "
+    "confirm events flow flows pending restore run runs snapshot sql start studio_app"
 )
 
 _WHERE: dict[str, tuple[str, str]] = {

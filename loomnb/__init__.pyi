@@ -148,6 +148,7 @@ from loomnb.runtime import use_models as use_models
 from loomnb.store import Relation as Relation
 from loomnb.store import StoreWarning as StoreWarning
 from loomnb.studio import App as App
+from loomnb.studio import Artifact as Artifact
 from loomnb.studio import AskRun as AskRun
 from loomnb.studio import Loom as Loom
 from loomnb.studio import Pending as Pending
@@ -213,6 +214,7 @@ __all__ = [
     "Answers",
     "App",
     "ArgsInvalid",
+    "Artifact",
     "Ask",
     "AskRun",
     "AskUserConfirmDocument",

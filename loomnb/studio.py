@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
@@ -35,7 +35,7 @@ from loomnb.blueprints import (
 )
 from loomnb.errors import Conflict, LoomError, Refused, StoreClosed, Unavailable
 from loomnb.ids import SYSTEM, Source
-from loomnb.present import Story
+from loomnb.present import ArtifactDiff, ArtifactView, Story, artifact_bundle
 from loomnb.ready import ASK, Runner, know_ready
 from loomnb.runtime import CURRENT, FINISHED, LOCAL_USER, Face, ModelProvider, NoFace, Run, RunEvent, RunRecord, Runtime, Status
 from loomnb.store import MEMORY, Database, Relation, damaged, query
@@ -51,6 +51,7 @@ from loomnb.workflows import (
 
 __all__ = [
     "App",
+    "Artifact",
     "AskRun",
     "Loom",
     "Pending",
@@ -96,6 +97,10 @@ class NotebookFace(Face, Protocol):
         """Show a paged table; False where nothing can be shown."""
         ...
 
+    def show_artifact(self, view: ArtifactView) -> bool:
+        """Show an artifact with its revisions; False where nothing can be shown."""
+        ...
+
     def show_app(self, app: App) -> bool:
         """Show an app as its launcher; False where nothing can be shown."""
         ...
@@ -137,6 +142,35 @@ def notebook_face() -> NotebookFace | None:
 
 def _current_face() -> Face:
     return notebook_face() or NoFace()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Artifact(StoredArtifact):
+    """An artifact at the revision it had when it was asked for. As a cell's last line it is drawn, with its revisions."""
+
+    @property
+    def view(self) -> ArtifactView:
+        """What is drawn, for another look: its forms and its revisions."""
+        return ArtifactView.of(self)
+
+    def diff(self, old: int | None = None, new: int | None = None) -> ArtifactDiff:
+        """What changed between two revisions; by default since the one before this one.
+
+        Raises:
+            LookupError: there is no such revision.
+        """
+        return self.view.diff(old, new)
+
+    def __repr__(self) -> str:
+        return repr(self.view)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return artifact_bundle(self.view)
+
+    def _ipython_display_(self) -> None:
+        face = notebook_face()
+        if face is None or not face.show_artifact(self.view):
+            raise NotImplementedError  # IPython then takes the static forms
 
 
 class AskRun(Run):
@@ -449,6 +483,20 @@ class Loom:
         if self._storage is None:
             self._storage = Storage(self._database)
         return self._storage
+
+    def artifact(self, flow_or_id: str, stage: str | None = None) -> Artifact:
+        """An artifact: as a cell's last line it is drawn, with its revisions.
+
+        Args:
+            flow_or_id: its flow, or with nothing else its id.
+            stage: its stage.
+
+        Raises:
+            NotFound: there is none.
+            InvalidRequest: that is no name.
+        """
+        found = self.storage.artifact(flow_or_id) if stage is None else self.storage.artifact(flow_or_id, stage)
+        return Artifact(**{f.name: getattr(found, f.name) for f in fields(found)})
 
     def run(self, run_id: str) -> Run:
         """The handle of a run, also of one of an earlier kernel.
@@ -875,14 +923,9 @@ def cancel_all_runs() -> None:
     default().cancel_all_runs()
 
 
-def artifact(flow_or_id: str, stage: str | None = None) -> StoredArtifact:
-    """An artifact of the default store, by id or by flow and stage: as a cell's last line it is drawn.
-
-    Raises:
-        NotFound: there is none.
-        InvalidRequest: that is no name.
-    """
-    return default().storage.artifact(flow_or_id, stage) if stage is not None else default().storage.artifact(flow_or_id)
+def artifact(flow_or_id: str, stage: str | None = None) -> Artifact:
+    """An artifact of the default store: see `Loom.artifact`."""
+    return default().artifact(flow_or_id, stage)
 
 
 def run(run_id: str) -> Run:
@@ -937,7 +980,7 @@ def snapshot(path: str) -> Path:
 
 # The default store's verbs are the same verbs: what `loom.start?` shows is what `Loom.start?` shows.
 _VERBS: Sequence[Callable[..., Any]] = (
-    *(start, flow, flows, cancel_all_runs, run, runs, pending, restore, ask_questions, confirm, answers, sql, snapshot),
+    *(start, flow, flows, artifact, cancel_all_runs, run, runs, pending, restore, ask_questions, confirm, answers, sql, snapshot),
 )
 for _verb in _VERBS:
     _verb.__doc__ = getattr(Loom, _verb.__name__).__doc__

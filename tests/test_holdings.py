@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from loomnb_widgets import views
 from loomnb_widgets.artifact import ArtifactViewer
 from loomnb_widgets.views import artifact_view, head_view
 
@@ -15,43 +14,72 @@ import loomnb as loom
 from loomnb.present import ArtifactView, Revision
 from tests.helpers import at_rest
 
-STAGES = {"spec": ("draft", "check"), "build": ("write",)}
+
+def nothing(context: loom.InitializerContext) -> Any:
+    return {"text": "<b>bold</b>"}
 
 
-@loom.workflow(name="holdings")
-class Holdings(loom.BaseWorkflow[Any]):
-    """Its places are named as those of a blueprint are."""
+@loom.code
+async def draft(access: loom.CodeExecutionAccess) -> loom.StepResult:
+    return loom.StepResult("done")
 
-    @loom.transition(to="spec/draft")
+
+@loom.code
+async def check(access: loom.CodeExecutionAccess) -> loom.StepResult:
+    await access.interaction.confirm("Is it good?")
+    return loom.StepResult("done")
+
+
+BLUEPRINT = loom.Blueprint(
+    flow_name="holdings",
+    entry_stage_name="spec",
+    stages={
+        "spec": loom.BlueprintStage(
+            state_schema=dict[str, str],
+            initialize_state=nothing,
+            entry_step_name="draft",
+            steps={
+                "draft": loom.BlueprintStep(execution=draft, on={"done": "check/it"}),
+                "check/it": loom.BlueprintStep(execution=check, on={"done": loom.STAGE_END}),
+            },
+            on={"done": "build"},
+        ),
+        "build": loom.BlueprintStage(
+            state_schema=dict[str, str],
+            initialize_state=nothing,
+            entry_step_name="write",
+            steps={"write": loom.BlueprintStep(execution=draft, on={"done": loom.STAGE_END})},
+            on={"done": loom.WORKFLOW_END},
+        ),
+    },
+)
+
+
+@loom.workflow(name="holds_nothing")
+class Plain(loom.BaseWorkflow[Any]):
+    @loom.transition(to="waiting")
     def begin(self) -> None:
-        self.assign_state(value={"text": "<b>bold</b>"})
+        self.assign_state(value=1)
 
-    @loom.transition(from_="spec/draft", to="spec/check")
-    def drafted(self) -> None: ...
-
-    @loom.transition(from_="spec/check", to="end", wait=True)
+    @loom.transition(from_="waiting", to="end", wait=True)
     def good(self) -> None: ...
 
 
 @pytest.fixture
-def run(session: loom.Loom) -> loom.Run:
-    run = session.start(Holdings)
+def run(session: loom.Loom) -> loom.FlowRun:
+    run = session.flow(BLUEPRINT, "show it")
     at_rest(run)
     return run
 
 
-@pytest.fixture
-def staged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if its definition had stages."""
-    monkeypatch.setattr(views, "REGISTRY", {"holdings": SimpleNamespace(stages=STAGES)})
+def test_the_head_of_a_workflow_says_nothing_of_stages(session: loom.Loom) -> None:
+    run = session.start(Plain)
+    at_rest(run)
 
-
-def test_the_head_of_a_workflow_says_nothing_of_stages(run: loom.Run) -> None:
     assert {"stages", "state_html", "artifacts"}.isdisjoint(head_view(run.record))
 
 
-@pytest.mark.usefixtures("staged")
-def test_the_head_of_a_blueprints_run_says_where_it_was_and_is(run: loom.Run) -> None:
+def test_the_head_of_a_blueprints_run_says_where_it_was_and_is(run: loom.FlowRun) -> None:
     head = head_view(run.record)
 
     assert head["stages"] == [
@@ -59,7 +87,7 @@ def test_the_head_of_a_blueprints_run_says_where_it_was_and_is(run: loom.Run) ->
             "name": "spec",
             "steps": [
                 {"name": "draft", "current": False, "visited": True},
-                {"name": "check", "current": True, "visited": True},
+                {"name": "check/it", "current": True, "visited": True},
             ],
             "current": True,
             "visited": True,
@@ -70,23 +98,14 @@ def test_the_head_of_a_blueprints_run_says_where_it_was_and_is(run: loom.Run) ->
     assert "artifacts" not in head
 
 
-def test_stages_may_be_those_of_the_blueprint_itself(run: loom.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    stages = {name: SimpleNamespace(steps=dict.fromkeys(steps)) for name, steps in STAGES.items()}
-    monkeypatch.setattr(views, "REGISTRY", {"holdings": SimpleNamespace(stages=stages)})
-
-    assert [[step["name"] for step in stage["steps"]] for stage in head_view(run.record)["stages"]] == [
-        ["draft", "check"],
-        ["write"],
-    ]
-
-
-@pytest.mark.usefixtures("staged")
-def test_the_artifacts_of_the_record_are_shown_and_the_head_stays_small(run: loom.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_artifacts_of_the_record_are_shown_and_the_head_stays_small(
+    run: loom.FlowRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     datas: list[Any] = ["# Title", {"deep": [{"x": "y" * 5000}] * 500}, "word " * 50_000]
     found = [
         SimpleNamespace(id=f"a-{i}", flow_name="f", stage_name=f"s{i}", revision=i, data=data) for i, data in enumerate(datas, 1)
     ]
-    monkeypatch.setattr(run.record, "artifacts", found, raising=False)
+    monkeypatch.setattr(run.record, "artifacts", found)
     shown = head_view(run.record)["artifacts"]
 
     assert shown[0] == {"id": "a-1", "flow": "f", "stage": "s1", "revision": 1, "html": "<h1>Title</h1>"}

@@ -24,6 +24,11 @@ from loomnb.runtime import END, FINISHED, REGISTRY, START, Run
 __all__ = ["FlowRun"]
 
 
+def _content(data: Any) -> Any:
+    """An artifact's data as the content of a document, which is a mapping."""
+    return {"markdown": data} if isinstance(data, str) else data if isinstance(data, dict) else {"data": data}
+
+
 class FlowRun(Run):
     """A run of a blueprint. Awaiting it waits for its end, person included, and gives its last outcome, or raises."""
 
@@ -121,12 +126,11 @@ class FlowRun(Run):
     def _told_artifacts(self) -> Iterator[DocumentEntity]:
         """What it wrote, as its story tells documents."""
         for number, artifact in enumerate(self.record.artifacts or ()):
-            text = isinstance(artifact.data, str)
             yield DocumentEntity(
                 id="",
                 key=f"artifact {number}",
-                document_name="markdown" if text else "artifact",
-                content=freeze({"markdown": artifact.data} if text else {"data": artifact.data}),
+                document_name="markdown" if isinstance(artifact.data, str) else "artifact",
+                content=freeze(_content(artifact.data)),
                 title=f"{artifact.flow_name} / {artifact.stage_name}, revision {artifact.revision}",
                 index=number,
             )

@@ -82,6 +82,8 @@ class Feed:
                 self._runtime.workers.submit(self._act, self._runtime.cancel)
             case "retry":
                 self._runtime.workers.submit(self._act, self._runtime.retry)
+            case "restart":
+                self._runtime.workers.submit(self._act, lambda record: self._runtime.retry(record, fresh=True))
             case _:
                 pass  # a newer view may say more than we know
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from loomnb.asks import Ask, AskWidget, Field
+from loomnb.blueprints import BlueprintDefinition
 from loomnb.errors import LoomError
 from loomnb.present import (
     STATUS_TEXT,
@@ -77,43 +78,37 @@ def head_view(record: RunRecord) -> dict[str, Any]:
         "can_retry": view.status in (Status.FAILED, Status.RETRYING)
         or (view.status is Status.INTERRUPTED and not record.advice)
         or (view.status is Status.WAITING and view.has_error),
+        "can_restart": record.changed or (view.status is Status.INTERRUPTED and record.call is not None),
         "retry_text": _retry_text(record),
-        "notice": record.advice if view.status not in FINISHED else "",
+        "notice": (record.advice or record.notice) if view.status not in FINISHED else "",
         **_holdings(record),
     }
 
 
 def _holdings(record: RunRecord) -> dict[str, Any]:
-    """What the run of a blueprint shows besides: its stages, its State, its artifacts; nothing for other runs.
-
-    A definition with stages has `stages`, a mapping of each stage's name to its steps' names, in order, or to something with
-    such `steps`; the place of a step is `stage/step`. Its State, if there is any, is `value` in the run's state. `artifacts` of
-    its record are the stored artifacts that it wrote.
-    """
-    stages: Mapping[str, Any] | None = getattr(REGISTRY.get(record.workflow), "stages", None)
-    if not stages:
+    """What the run of a blueprint shows besides: its stages, its State, its artifacts; nothing for other runs."""
+    if not record.stamped:
         return {}
-    visited, here = {place for place, _ in tuple(record.path)}, record.view.place
-    out: dict[str, Any] = {"stages": stages_view(stages, visited, here)}
+    out: dict[str, Any] = {}
+    definition = REGISTRY.get(record.workflow)
+    if isinstance(definition, BlueprintDefinition):
+        visited, here = {place for place, _ in tuple(record.path)}, definition.shown(record.view.place)
+        stages = {name: {step.place: step.name for step in stage.steps.values()} for name, stage in definition.stages.items()}
+        out["stages"] = stages_view(stages, visited, here)
     state = record.view.state
     if isinstance(state, Mapping) and "value" in state:
         out["state_html"] = tree_html(state["value"], _HELD, _HELD_TEXT)
-    artifacts: tuple[Any, ...] = tuple(getattr(record, "artifacts", ()))
+    artifacts = tuple(record.artifacts or ())
     if artifacts:
         out["artifacts"] = [artifact_view(a, _HELD // len(artifacts)) for a in artifacts]
     return out
 
 
-def stages_view(stages: Mapping[str, Any], visited: AbstractSet[str], here: str) -> list[dict[str, Any]]:
-    """The stages and their steps, and where the run was and is."""
+def stages_view(stages: Mapping[str, Mapping[str, str]], visited: AbstractSet[str], here: str) -> list[dict[str, Any]]:
+    """The stages, each with its steps (place → name), and where the run was and is."""
     drawn = []
-    for stage, content in stages.items():
-        names: Sequence[str] = tuple(getattr(content, "steps", content))
-        places = [f"{stage}/{name}" for name in names]
-        steps = [
-            {"name": name, "current": place == here, "visited": place in visited}
-            for name, place in zip(names, places, strict=True)
-        ]
+    for stage, places in stages.items():
+        steps = [{"name": name, "current": place == here, "visited": place in visited} for place, name in places.items()]
         drawn.append(
             {"name": stage, "steps": steps, "current": here in places, "visited": any(place in visited for place in places)}
         )
@@ -137,6 +132,8 @@ def artifact_view(artifact: Any, most: int = _HELD) -> dict[str, Any]:
 
 
 def _retry_text(record: RunRecord) -> str:
+    if record.call is not None or record.stamped:
+        return "Make the step again"
     if record.view.status is Status.RETRYING:
         return "Retry now"
     return "Retry with the same answer" if record.due is not None and record.due.payload is not None else "Retry"

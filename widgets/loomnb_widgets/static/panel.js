@@ -574,22 +574,26 @@ function logPiece() {
 function actionsPiece(ctx) {
   const cancel = quiet(h("button", { type: "button", class: "loom-plain loom-cancel" }));
   const retry = quiet(h("button", { type: "button", class: "loom-main loom-retry" }));
-  const node = h("div", { class: "loom-actions", role: "group", "aria-label": "Run" }, retry, cancel);
+  const restart = quiet(h("button", { type: "button", class: "loom-plain loom-restart" }));
+  const node = h("div", { class: "loom-actions", role: "group", "aria-label": "Run" }, retry, restart, cancel);
   let head = {};
-  let sent = ""; // "cancel" or "retry" while the kernel has not shown its effect
+  let sent = ""; // "cancel", "retry" or "restart" while the kernel has not shown its effect
   let isArmed = false;
   let timer = 0;
 
   function draw() {
     const isDead = !ctx.isLive();
-    node.hidden = !head.can_cancel && !head.can_retry;
+    node.hidden = !head.can_cancel && !head.can_retry && !head.can_restart;
     cancel.hidden = !head.can_cancel;
     retry.hidden = !head.can_retry;
+    restart.hidden = !head.can_restart;
     setDisabled(cancel, isDead || sent !== "");
     setDisabled(retry, isDead || sent !== "");
+    setDisabled(restart, isDead || sent !== "");
     cancel.classList.toggle("loom-danger", isArmed);
     setText(cancel, sent === "cancel" ? "Canceling…" : isArmed ? "Cancel run?" : "Cancel");
     setText(retry, sent === "retry" ? "Retrying…" : head.retry_text || "Retry");
+    setText(restart, sent === "restart" ? "Starting anew…" : "Begin the step anew");
   }
   function until(ms) {
     clearTimeout(timer);
@@ -611,6 +615,7 @@ function actionsPiece(ctx) {
     draw();
   });
   retry.addEventListener("click", () => void (sent || send("retry")));
+  restart.addEventListener("click", () => void (sent || send("restart")));
   return {
     node,
     stop: () => clearTimeout(timer),
