@@ -98,6 +98,9 @@ def test_a_text_its_revisions_and_what_changed(notebook: Any) -> None:
     expect(shown.locator("pre")).to_contain_text('"title": "Meeting notes"')
     pictures(nb, shown, "raw")
 
+    shown.get_by_role("button", name="Copy").click()
+    expect(shown.get_by_role("button", name="Copied")).to_be_visible()
+
 
 def test_a_table_and_a_tree(notebook: Any) -> None:
     nb = notebook([OPEN, ROWS, TREE])

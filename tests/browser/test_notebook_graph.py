@@ -49,6 +49,21 @@ run = session.start(ReleaseNotes)
 await run.settled()
 run.graph()
 """
+STAGES = """
+from loomnb.present import Graph, GraphEdge, GraphNode
+layout = {"specification": ["analyze", "check", "confirm"], "solution": ["draft", "review"]}
+steps = [GraphNode(name=f"{stage}/{step}", group=stage) for stage, names in layout.items() for step in names]
+edges = [("begin", "start", 0), ("clear", 0, 1), ("repair", 1, 0), ("good", 1, 2), ("approved", 2, 3), ("drafted", 3, 4),
+         ("respecify", 4, 0), ("accepted", 4, "end"), ("rejected", 2, "end")]
+name = lambda end: end if isinstance(end, str) else steps[end].name
+graph = Graph(
+    title="Deliver",
+    nodes=(GraphNode(name="start", kind="start"), *steps, GraphNode(name="end", kind="end")),
+    edges=tuple(GraphEdge(name=n, from_=name(a), to=name(b)) for n, a, b in edges),
+)
+way = [("start", ""), *((steps[i].name, n) for i, n in enumerate(["begin", "clear", "good", "approved", "drafted"]))]
+graph.lit(way, "solution/review", "waiting for an answer")
+"""
 LUMINANCE = """(element) => {
   const [r, g, b] = getComputedStyle(element).fill.match(/[0-9.]+/g).slice(0, 3).map((c) => {
     const v = c / 255;
@@ -83,6 +98,19 @@ def test_a_graph_reads_in_both_themes_and_to_a_screen_reader(notebook: Any) -> N
     nb.theme("dark")
     nb.screenshot(RESULTS / "graph-dark.png", cell=1)
     assert letters.evaluate(LUMINANCE) > 0.6
+
+
+def test_stages_are_frames_in_both_themes(notebook: Any) -> None:
+    nb = notebook([STAGES])
+    nb.run_cell(0)
+    nb.wait_idle()
+    letters = nb.output(0).locator("svg text", has_text="solution").first
+
+    assert "2 stages, 7 places" in described_by_chromium(nb.page, "Deliver: waiting for an answer")
+    for theme in ("dark", "light"):
+        nb.theme(theme)
+        nb.screenshot(RESULTS / f"graph-stages-{theme}.png", cell=0)
+        assert (letters.evaluate(LUMINANCE) > 0.6) == (theme == "dark")
 
 
 def test_a_notebook_that_lab_does_not_trust_shows_the_text_and_no_loose_words(
