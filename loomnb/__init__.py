@@ -78,6 +78,8 @@ _DEPRECATED = ("Query", "SnapshotCategory")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "storage":  # of the store that is the default one now
+        return importlib.import_module("loomnb.studio").default().storage
     if name in _DEPRECATED:
         return importlib.import_module("loomnb.blueprints.metadata").former(name, stacklevel=3)
     try:

@@ -198,6 +198,7 @@ from loomnb.workflows import workflow as workflow
 
 Query = StorageQuery
 SnapshotCategory = StorageCategory
+storage: Storage
 
 __version__: str
 
