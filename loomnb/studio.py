@@ -445,6 +445,7 @@ class Loom:
                 labels=labels,
                 title=title,
                 step_limit=step_limit,
+                pipelined=False,  # what a step does is durable at the call, whatever the store does for workflows
                 loop=loop,
                 config=config,
                 run_id=new_run_id(self.runtime.source),

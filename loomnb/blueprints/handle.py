@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from loomnb.blueprints.access import ABSENT, StoredArtifact, StoredRecord
+from loomnb.blueprints.admission import admit, new_run_id
 from loomnb.blueprints.captures import project_diff_of
 from loomnb.blueprints.catalog import RUNTIME
 from loomnb.blueprints.places import Cursor
@@ -109,6 +110,15 @@ class FlowRun(Run):
         if not was_over and failure is not None and failure.code == "RUN_CHECKPOINT_FAILED":
             raise StepError(failure.message, code="RUN_CHECKPOINT_FAILED", cause=self.record.exception)
 
+    def _fork_options(self) -> dict[str, Any]:
+        definition = REGISTRY.get(self.workflow)
+        return {
+            "run_id": new_run_id(self.record.source),
+            "stamped": True,
+            "pipelined": False,
+            "admit": lambda live: admit(definition, live) if isinstance(definition, BlueprintDefinition) else None,
+        }
+
     def story(self, handle: str = "run") -> Story:
         """As of every run, but what an exception said stays with the person at this kernel (decisions.md, Blueprints 9)."""
         story = super().story(handle)
@@ -117,7 +127,7 @@ class FlowRun(Run):
         if not story.has_error or failure is None:
             return story
         code = failure.code if failure.code in RUNTIME else "STEP_EXECUTION_FAILED"
-        return replace(story, error_type=code, error=RUNTIME[code].message)
+        return replace(story, error_type=code, error=RUNTIME[code].message, advice="")
 
     def _told_path(self, path: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         """The steps it made: that a stage is entered goes without saying."""

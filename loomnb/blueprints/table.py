@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import inspect
 import textwrap
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -527,7 +528,13 @@ def _source(function: Any) -> str:
         return textwrap.dedent(inspect.getsource(found))
     except (OSError, TypeError):
         compiled = getattr(found, "__code__", None)
-        return f"{compiled.co_code.hex()} {compiled.co_consts!r}" if compiled is not None else code_name(found)
+        return _byte_code(compiled) if compiled is not None else code_name(found)
+
+
+def _byte_code(compiled: types.CodeType) -> str:
+    """The byte code with its constants; nested code by its own, because its repr tells an address."""
+    constants = [_byte_code(c) if isinstance(c, types.CodeType) else repr(c) for c in compiled.co_consts]
+    return f"{compiled.co_code.hex()} {compiled.co_names} {constants}"
 
 
 def know_blueprint(definition: BlueprintDefinition) -> BlueprintDefinition:

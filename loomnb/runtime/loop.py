@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from typing import TYPE_CHECKING, Any
 
 from loomnb.asks import NOTHING, Ask, accept_confirmation, accept_questions, payload_of
-from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, LoomError, Refused, WouldDeadlock
+from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, LoomError, Refused, StoreClosed, WouldDeadlock
 from loomnb.ids import Source
 from loomnb.jsonvalue import changes, freeze
 from loomnb.runtime.children import Children
@@ -544,8 +544,11 @@ class Runtime:
         """Stop moving. What was committed stands; what was in flight is made again by the next kernel."""
         self.closed = self._moves.closed = True
         for record in self.live():
-            if record.attempt is not None:
-                record.attempt.revoke()
+            attempt = record.attempt
+            if attempt is not None:
+                attempt.revoke()
+                if attempt.live is not None:
+                    self._hosts.of(record).post(attempt.live.close, StoreClosed("The store was closed."))
         self._tail.close()
         self._hosts.close()
 
