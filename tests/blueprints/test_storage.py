@@ -520,7 +520,7 @@ NO_BATCHES = [
     [{**create("a"), "expectedRevision": 1}],
     [{**create("a"), "payload": None}],
     [{**create("a"), "payload": {"flowName": "f", "stageName": "s"}}],
-    [{**create("a"), "payload": {"flow_name": "f", "stage_name": "s", "data": 1}}],
+    [{**create("a"), "payload": {"flow_name": "f", "flowName": "f", "stageName": "s", "data": 1}}],
     [{**create("a"), "payload": {"flowName": "f", "stageName": "s", "data": 1, "x": 1}}],
     *([remove("a", revision)] for revision in (None, 0, -1, True, 1.0, 1.5, "1", 2**53)),
     *(
@@ -962,3 +962,11 @@ def test_a_long_read_sees_one_state_and_blocks_no_commit(storage: Storage, datab
         assert cursor.execute("select revision from artifacts").fetchall() == [(1,)]
         cursor.execute("commit")
     assert done(storage.get_artifact_by_id("a")).data == 2
+
+
+def test_operations_take_the_names_of_this_side_too(session: loom.Loom) -> None:
+    payload = {"flow_name": "f", "stage_name": "s", "data": 1}
+    session.storage.commit([{"type": "create_artifact", "id": "a", "payload": payload}]).wait()
+    session.storage.commit([{"type": "remove_artifact", "id": "a", "expected_revision": 1}]).wait()
+
+    assert session.storage.get_artifact("f", "s").wait() is None
