@@ -25,7 +25,7 @@ _DOCUMENTS = (
     "MessageDocument PlainDocument StaticDocumentMeta WidgetRef document"
 )
 _RUNTIME = (
-    "Event Failure HistoryEntry ModelProvider ModelTool Progress Run RunContext RunEvent RunView Status ToolRequest "
+    "Event Failure HistoryEntry ModelProvider ModelTool Progress Restored Run RunContext RunEvent RunView Status ToolRequest "
     "TransitionInput TurnRequest TurnResult WorkflowState use_models"
 )
 _TOOLS = (
@@ -50,8 +50,8 @@ _BLUEPRINTS = (
     "workflow_protocol_version"
 )
 _STUDIO = (
-    "App AskRun Loom Pending PendingAsk WorkflowRunner answers artifact ask_questions cancel_all_runs close confirm events flow "
-    "flows pending restore run runs snapshot sql start studio_app"
+    "App AskRun Loom Pending PendingAsk WorkflowRunner answers artifact ask_questions cancel_all_runs close confirm define "
+    "events flow flows pending restore run runs snapshot sql start studio_app"
 )
 
 _WHERE: dict[str, tuple[str, str]] = {
