@@ -35,7 +35,7 @@ from loomnb.blueprints.catalog import KERNEL, RUNTIME, ErrorCatalog, ErrorEntry
 from loomnb.blueprints.code import Code, code
 from loomnb.blueprints.diagnostics import BlueprintInvalid, Diagnostic, Report
 from loomnb.blueprints.folder import load_folder, validate
-from loomnb.blueprints.handle import FlowRun
+from loomnb.blueprints.handle import FlowRun, checkpointing
 from loomnb.blueprints.metadata import workflow_metadata_schema, workflow_protocol_version
 from loomnb.blueprints.model import (
     STAGE_END,
@@ -129,6 +129,7 @@ __all__ = [
     "check_models",
     "check_project",
     "check_source",
+    "checkpointing",
     "code",
     "compile_blueprint",
     "define_agent_tool",

@@ -13,7 +13,7 @@ import inspect
 import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -311,7 +311,7 @@ def _outcome(raw: Any, step: str) -> str:
     Raises:
         StepError: it is not exactly one text that is not empty (STEP_RESULT_INVALID).
     """
-    if isinstance(raw, StepResult):
+    if isinstance(raw, StepResult) and len(fields(raw)) == 1:  # a subclass with fields of its own says more than an outcome
         raw = {"outcome": raw.outcome}
     try:
         outcome = _RESULT.validate_python(raw).outcome if isinstance(raw, dict) else ""
@@ -327,7 +327,10 @@ def _outcome(raw: Any, step: str) -> str:
 
 
 def _brief(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  # its own __repr__ is broken: what it is an instance of still says what is wrong
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 

@@ -23,6 +23,7 @@ from loomnb.runtime.model import (
 from loomnb.runtime.record import APP, LOCAL_USER, NOTEBOOK_APP, Progress, RunRecord, RunView
 from loomnb.runtime.records import Owner
 from loomnb.runtime.registry import REGISTRY, Registry
+from loomnb.runtime.restored import Restored
 from loomnb.runtime.signal import AbortSignal
 from loomnb.runtime.stateless import Tried, try_move
 
@@ -57,6 +58,7 @@ __all__ = [
     "Owner",
     "Progress",
     "Registry",
+    "Restored",
     "Run",
     "RunContext",
     "RunEvent",

@@ -109,6 +109,9 @@ class LiveCall:
 
         Args:
             recoverable: whether the code can go on after a question in another kernel.
+
+        Raises:
+            OwnershipLost: it was stopped before that was durable.
         """
         record, call = self.record, self.record.call
         how = "run" if call is None else "recover" if call.answered and recoverable else "again"
@@ -118,6 +121,7 @@ class LiveCall:
             answer = record.inbox.data if record.inbox is not None else call.steps[call.asked["n"]].result
             body["saved"] = {"action": call.asked["action"], "answer": answer}
         await self._put([row(record, "step.began", body)])
+        self.check()  # stopped meanwhile: its code must not even begin
         record.begin_call(body, record.state)
         assert record.call is not None
         self.call = record.call
