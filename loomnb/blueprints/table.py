@@ -24,7 +24,7 @@ from loomnb.blueprints.capabilities import agent_access, code_access
 from loomnb.blueprints.captures import keep_capture
 from loomnb.blueprints.catalog import RUNTIME
 from loomnb.blueprints.checks import check_blueprint
-from loomnb.blueprints.code import code_name, recover_of
+from loomnb.blueprints.code import Code, code_name, latest, on_replaced, recover_of
 from loomnb.blueprints.diagnostics import BlueprintInvalid
 from loomnb.blueprints.folder import validate
 from loomnb.blueprints.model import (
@@ -472,8 +472,8 @@ def _execution(module: WorkflowModule, execution: Any) -> tuple[Any, AgentSpec |
         wanted = _id_of(execution)
         if execution["kind"] == "agent":
             return None, module.agent_specs.get(wanted)
-        return module.codes.get(wanted), None
-    return execution, None
+        return latest(module.codes.get(wanted)), None
+    return latest(execution), None
 
 
 def _origin(module: WorkflowModule) -> str:
@@ -555,3 +555,16 @@ def know_blueprint(definition: BlueprintDefinition) -> BlueprintDefinition:
         return known
     REGISTRY.add(definition, definition.origin, f"the blueprint {definition.name}")
     return definition
+
+
+def _replaced(made: Code[Any]) -> None:
+    """A cell was run again: blueprints that use the code of this name go on with the new one."""
+    for definition in list(REGISTRY):
+        if isinstance(definition, BlueprintDefinition) and any(
+            isinstance(step.code, Code) and step.code.__qualname__ == made.__qualname__ and latest(step.code) is made
+            for _, step in definition.steps.values()
+        ):
+            know_blueprint(compile_blueprint(definition.module))
+
+
+on_replaced(_replaced)
