@@ -389,8 +389,6 @@ class Runtime:
                 f"{len(asks)} questions are open; the answer must say which it is for.",
                 advice="Name one: " + ", ".join(f"run.answer({a.name!r}, …)" for a in asks),
             )
-        if asks[0].kind == "button" and isinstance(name_or_id, str):
-            raise self.refusal(record, name_or_id)  # a button takes no text: this is a name, and a wrong one
         return None
 
     def refusal(self, record: RunRecord, wanted: str) -> AnswerRefused:

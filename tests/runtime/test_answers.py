@@ -213,14 +213,6 @@ def test_a_button_needs_neither_name_nor_payload(session: loom.Loom) -> None:
     assert inputs[0][0].data is None
 
 
-def test_a_text_alone_is_no_answer_to_a_button_but_a_name_that_is_not_open(session: loom.Loom) -> None:
-    run, inputs = asking(session)
-    with pytest.raises(loom.AnswerRefused, match="typo"):
-        run.answer("typo")
-
-    assert (run.status, inputs) == ("waiting", [])
-
-
 def test_the_payload_may_be_given_by_its_keyword(session: loom.Loom) -> None:
     run, inputs = asking(session)
     run.answer(payload="approve")
