@@ -421,7 +421,7 @@ class Moves:
         """The decision tree of a failed move: an automatic retry, the error place, or failed until somebody retries."""
         record, definition, move, payload = p.record, p.definition, what.move, what.payload
         assert move is not None
-        failure = definition.failure_of(exc)
+        failure = definition.failure_of(exc, move)
         record.exception = exc
         tries = record.attempts.get(move.name, 0)
         record.attempts[move.name] = tries + 1
