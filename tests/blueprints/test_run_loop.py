@@ -12,6 +12,7 @@ import pytest
 
 import loomnb as loom
 from loomnb.runtime import FINISHED
+from loomnb.store.writer import Writer, commit_error
 from loomnb.testing import ScriptedModel
 from tests.blueprints.flows import (
     BLOWS,
@@ -28,7 +29,7 @@ from tests.blueprints.flows import (
     the_error,
     two_steps,
 )
-from tests.blueprints.storing import append, break_connection
+from tests.blueprints.storing import append
 from tests.helpers import StillSource, until
 
 DONE = loom.StepResult("complete")
@@ -1196,27 +1197,35 @@ def test_a_run_that_waits_is_active_after_a_restart_too(here: Any) -> None:
 
 @pytest.mark.case("blueprints:RN-16")
 @pytest.mark.parametrize("how", ["returns", "raises"])
-def test_an_older_call_that_ends_touches_neither_the_run_nor_the_newer_call(session: loom.Loom, how: str) -> None:
+def test_an_older_call_that_ends_touches_neither_the_run_nor_the_newer_call(
+    session: loom.Loom, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """The first call could not store what it did: the run failed, its code is left behind, and the step is made again."""
     old, new, over = Gate(), Gate(), Gate()
     calls: list[str] = []
+    insert = Writer._insert
+
+    def failing(self: Writer, rows: Any) -> Any:
+        if any("lost" in body for _, kind, body in rows if kind == "step.recorded"):
+            return commit_error(OSError("the disk said no"))
+        return insert(self, rows)
+
+    monkeypatch.setattr(Writer, "_insert", failing)
 
     async def step(access: Any) -> loom.StepResult:
         calls.append("step")
-        if len(calls) == 1:
-            mend = break_connection(session._database, after=False)
-            try:
-                await access.state.update({"by": "old"})
-            except loom.LoomError:
-                mend()
+        if len(calls) == 2:
+            await new.wait()
+            await access.state.update({"by": "new"})
+            return DONE
+        try:
+            await access.state.update({"by": "lost"})
+        except loom.LoomError:
             await old.wait()
             over.arrived.set()
             if how == "raises":
-                raise ValueError("late")
-            return loom.StepResult("elsewhere")
-        await new.wait()
-        await access.state.update({"by": "new"})
-        return DONE
+                raise ValueError("late") from None
+        return loom.StepResult("elsewhere")
 
     run = session.flow(one_step(step), "go")
     assert the_error(rest(run)) == "RUN_CHECKPOINT_FAILED"
@@ -1230,6 +1239,7 @@ def test_an_older_call_that_ends_touches_neither_the_run_nor_the_newer_call(sess
     assert run.view() == before
     new.open()
     assert rest(run).status == "completed"
+    assert [h.name for h in run.history if h.number] == ["enter", "step"]
 
 
 # -- RN-17: signals ----------------------------------------------------------------------------------
