@@ -445,6 +445,8 @@ class Loom:
         """
         if self.runtime.closed:
             raise Unavailable("The store was closed.", advice="Open it again: loom.open(...).", retryable=False)
+        if not isinstance(blueprint, str):  # the contract's order: an unknown name, then the intent, then what it begins with
+            check_intent(intent)
         definition = known_blueprint(blueprint)
         check_intent(intent)
         given = check_models(definition, models)

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from loomnb.errors import DefinitionError
 
-__all__ = ["Code", "code", "code_name", "latest", "on_replaced", "recover_of"]
+__all__ = ["Code", "called_by", "code", "code_name", "latest", "on_replaced", "recover_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -91,6 +91,7 @@ class Code(Generic[F]):
             return function(*(given[name] for name in names))
 
         recovery.__wrapped__ = function  # type: ignore[attr-defined]  # inspect looks for it
+        recovery.function = function  # type: ignore[attr-defined]  # and we for this: see called_by
         self.recovery = recovery
         if _LATEST.of(self) is self:
             _LATEST.tell(self)
@@ -161,6 +162,13 @@ def recover_of(executable: Any) -> Callable[..., Any] | None:
         return executable.recovery
     found = getattr(executable, "recover", None)
     return found if callable(found) else None
+
+
+def called_by(executable: Any) -> Any:
+    """The user's own function in a code or recovery of ours; anything else is what it is."""
+    if isinstance(executable, Code):
+        return called_by(executable.function)
+    return getattr(executable, "function", executable) if inspect.isfunction(executable) else executable
 
 
 def code_name(executable: Any) -> str:

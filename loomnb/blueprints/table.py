@@ -7,7 +7,6 @@ step. What a step's code is given stands in `capabilities.py`, an agent's in `ag
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import inspect
 import textwrap
@@ -24,7 +23,7 @@ from loomnb.blueprints.capabilities import agent_access, code_access
 from loomnb.blueprints.captures import keep_capture
 from loomnb.blueprints.catalog import RUNTIME
 from loomnb.blueprints.checks import check_blueprint
-from loomnb.blueprints.code import Code, code_name, latest, on_replaced, recover_of
+from loomnb.blueprints.code import Code, called_by, code_name, latest, on_replaced, recover_of
 from loomnb.blueprints.diagnostics import BlueprintInvalid
 from loomnb.blueprints.folder import validate
 from loomnb.blueprints.model import (
@@ -40,7 +39,7 @@ from loomnb.blueprints.model import (
 )
 from loomnb.blueprints.places import Cursor, place_of, stage_place
 from loomnb.blueprints.project import ProjectFiles
-from loomnb.blueprints.shapes import stage_route, step_route
+from loomnb.blueprints.shapes import is_blank, stage_route, step_route
 from loomnb.blueprints.state import StateSchema
 from loomnb.errors import ArgsInvalid, DefinitionError, OwnershipLost, StepError
 from loomnb.jsonvalue import FrozenDict, dumps, freeze, thaw
@@ -136,7 +135,7 @@ class BlueprintDefinition:
             ArgsInvalid: it is no text, or blank.
         """
         intent = raw.get("intent") if isinstance(raw, Mapping) else raw
-        if not isinstance(intent, str) or not intent.strip("\ufeff \t\n\r\f\v"):
+        if not isinstance(intent, str) or is_blank(intent):
             raise ArgsInvalid(
                 "The intent is a text that is not blank.", {"intent": "required"}, advice='Write intent="what is to be done".'
             )
@@ -168,12 +167,14 @@ class BlueprintDefinition:
         """Never called, as `ask`."""
         raise StepError("A blueprint has no wait transitions.", code="RUNTIME_NOT_IMPLEMENTED")
 
-    def failure_of(self, exc: Exception) -> Failure:
+    def failure_of(self, exc: Exception, move: Move | None = None) -> Failure:
         """An error of the runtime catalogue keeps its code; everything else is a failed step (contract §2.8)."""
         failure = Failure.of(exc)
-        code = getattr(exc, "__loom_as__", failure.code)
-        if code == "COMMIT_FAILED":
+        code = failure.code
+        if move is None and code == "COMMIT_FAILED":
             code = "RUN_CHECKPOINT_FAILED"
+        elif move is not None and move.from_ in self.entries and code != "RUN_CHECKPOINT_FAILED":
+            code = "RUN_INITIALIZATION_FAILED"
         return replace(failure, code=code if code in RUNTIME else "STEP_EXECUTION_FAILED")
 
     def shown(self, place: str) -> str:
@@ -223,9 +224,6 @@ class BlueprintDefinition:
         try:
             seed = await _called(stage.initialize, live, about)
             value = await stage.schema.parse(freeze(seed, None, "State"))
-        except Exception as exc:
-            _tell_as(exc, "RUN_INITIALIZATION_FAILED")
-            raise
         finally:
             live.close(_over(stage.name))
         attempt.leave(ENTER, place_of(stage.name, stage.entry), freeze({"value": value}))
@@ -281,14 +279,9 @@ async def _called(function: Callable[..., Any], live: LiveCall, *args: Any) -> A
 
 
 def _is_async(function: Any) -> bool:
-    function = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
+    # Only what we wrapped is looked into: a wrapper of somebody else may do anything, such as run a loop of its own.
+    function = called_by(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004
-
-
-def _tell_as(exc: Exception, code: str) -> None:
-    """Let an exception, which stays the user's own, be told by a code."""
-    with contextlib.suppress(Exception):  # an exception without a __dict__ is told as a failed step
-        exc.__loom_as__ = code  # type: ignore[attr-defined]
 
 
 def _over(name: str) -> OwnershipLost:

@@ -193,8 +193,8 @@ class Definition(Protocol):
         """The payload to store, frozen. Raises AnswerInvalid."""
         ...
 
-    def failure_of(self, exc: Exception) -> Failure:
-        """How an exception that ended a move is told."""
+    def failure_of(self, exc: Exception, move: Move | None = None) -> Failure:
+        """How an exception that ended a move is told; without one, what kept it from being committed."""
         ...
 
     def shown(self, place: str) -> str:

@@ -93,6 +93,8 @@ class LiveCall:
         """A rule that was broken, whether or not the code caught the error."""
         self.broken: BaseException | None = None
         """Why it had to stop: what it did could not be stored."""
+        # What is behind a row that could not be stored is not stored either: it may build on it.
+        self._chain = engine.database.chain()
         self._next = 1
         self._buffer: list[SubStep] = []
         self._answer: asyncio.Future[Any] | None = None
@@ -370,7 +372,7 @@ class LiveCall:
             else:
                 future.set_result(None)
 
-        self.engine.database.put(rows, lambda error, _: self.host.post(acknowledged, error))
+        self.engine.database.put(rows, lambda error, _: self.host.post(acknowledged, error), chain=self._chain)
         await future
 
     async def journal(self, kind: str, body: dict[str, Any]) -> None:

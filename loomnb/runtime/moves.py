@@ -267,6 +267,8 @@ class Moves:
             flush = host.loop.call_later(_FLUSH, self._flush_log, record, attempt)
             raised = await perform(record, definition, attempt, payload, host=host, workers=self._hosts.workers)
             flush.cancel()
+        if attempt.live is not None and attempt.live.broken is not None:
+            self._stand_as_stored(record)  # what the step wrote is in memory and not in the store: a retry must not build on it
         attempt.revoke()  # a task the body left behind must not write into what is committed now
         ms = round((self._source.monotonic() - started) * 1000, 3)
         record.attempt = None
@@ -421,7 +423,7 @@ class Moves:
         """The decision tree of a failed move: an automatic retry, the error place, or failed until somebody retries."""
         record, definition, move, payload = p.record, p.definition, what.move, what.payload
         assert move is not None
-        failure = definition.failure_of(exc)
+        failure = definition.failure_of(exc, move)
         record.exception = exc
         tries = record.attempts.get(move.name, 0)
         record.attempts[move.name] = tries + 1
@@ -575,16 +577,7 @@ class Moves:
         with record.lock:
             record.shelf.roll_back()
             try:
-                rows = self._database.read("select seq, ts, kind, body from journal where run_id = ? order by seq", [record.id])
-                stored = RunRecord(
-                    id=record.id, workflow=record.workflow, source=self._source, workspace_id=self._records.store_id
-                )
-                stored.replay(rows)
-                record.place, record.state, record.result, record.moves = stored.place, stored.state, stored.result, stored.moves
-                record.shelf, record.documents, record.stamp = stored.shelf, stored.documents, stored.stamp
-                record.due, record.inbox, record.attempts = stored.due, stored.inbox, stored.attempts
-                record.taken, record.unwritten = stored.taken, False
-                record.call = stored.call
+                self._stand_as_stored(record)
                 record.awaited.clear()
                 record.callbacks.clear()
                 self._records.on_load(record)  # which children there are, and what they have to tell
@@ -594,6 +587,16 @@ class Moves:
             record.exception = exc
             record.passing = record.suspended = record.cancel_requested = False
         record.publish(record.snapshot())
+
+    def _stand_as_stored(self, record: RunRecord) -> None:
+        rows = self._database.read("select seq, ts, kind, body from journal where run_id = ? order by seq", [record.id])
+        stored = RunRecord(id=record.id, workflow=record.workflow, source=self._source, workspace_id=self._records.store_id)
+        stored.replay(rows)
+        record.place, record.state, record.result, record.moves = stored.place, stored.state, stored.result, stored.moves
+        record.shelf, record.documents, record.stamp = stored.shelf, stored.documents, stored.stamp
+        record.due, record.inbox, record.attempts = stored.due, stored.inbox, stored.attempts
+        record.taken, record.unwritten = stored.taken, False
+        record.call = stored.call
 
     def _log_rows(self, record: RunRecord, attempt: Attempt) -> list[Row]:
         text = "".join(attempt.log)
