@@ -30,7 +30,8 @@ from loomnb.blueprints.admission import (
     models_of,
     new_run_id,
 )
-from loomnb.blueprints.agents import agent_execution_context_key, define_agent_tool, get_agent_execution_access
+from loomnb.blueprints.agent_binding import agent_execution_context_key, get_agent_execution_access
+from loomnb.blueprints.agent_tools import define_agent_tool
 from loomnb.blueprints.catalog import KERNEL, RUNTIME, ErrorCatalog, ErrorEntry
 from loomnb.blueprints.code import Code, code
 from loomnb.blueprints.diagnostics import BlueprintInvalid, Diagnostic, Report

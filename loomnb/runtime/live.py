@@ -31,6 +31,7 @@ from loomnb.errors import (
 from loomnb.jsonvalue import FrozenDict, changes, freeze, thaw
 from loomnb.runtime.calls import CallRecord, SubStep
 from loomnb.runtime.definition import AskContent
+from loomnb.runtime.failure import tame
 from loomnb.runtime.record import RunRecord, row
 
 if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
@@ -205,7 +206,7 @@ class LiveCall:
         """
         if not self.host.is_current():
             raise StepError(
-                f"{what} needs an async code: the step {self.name!r} is a plain def, and cannot wait.",
+                f"{what} needs an async code: what calls it in the step {self.name!r} is a plain def, and cannot wait.",
                 advice=f"Write `async def`, and `await {what}`.",
             )
 
@@ -214,6 +215,15 @@ class LiveCall:
         number = self._next
         self._next += 1
         return number
+
+    @property
+    def next_number(self) -> int:
+        """The number the next call will have."""
+        return self._next
+
+    def skip_to(self, number: int) -> None:
+        """Pass over calls that are on record and not made again, for what called them is itself on record."""
+        self._next = max(self._next, number)
 
     def recorded(self, number: int, name: str, key: str) -> SubStep | None:
         """What is on record under a number; None when the call is new.
@@ -273,6 +283,8 @@ class LiveCall:
             self.failures.append(exc)
             self._keep(SubStep(number, name, key, error=_told(exc)))
             raise
+        except (SystemExit, KeyboardInterrupt) as exc:  # as from a body: they would end the loop of every run
+            raise tame(exc) from exc
 
     def refuse(self, exc: BaseException) -> asyncio.Future[Any]:
         """An awaitable that raises, for a call that cannot be made."""
@@ -283,9 +295,10 @@ class LiveCall:
         """Keep what a read gave, to be stored with the next effect."""
         self._keep(SubStep(number, name, key_of(arguments), freeze(result)))
 
-    def note_failure(self, number: int, name: str, arguments: Any, told: Mapping[str, Any]) -> None:
+    def note_failure(self, number: int, name: str, arguments: Any, exc: Exception) -> None:
         """Keep how a call failed that raises no error of ours."""
-        self.failures.append(StepError(told["message"]))
+        self.failures.append(exc)
+        told = {"code": "", "message": str(exc), "retryable": False}
         self._keep(SubStep(number, name, key_of(arguments), error=told))
 
     def _keep(self, sub: SubStep) -> None:
