@@ -127,7 +127,8 @@ class FlowRun(Run):
         if not story.has_error or failure is None:
             return story
         code = failure.code if failure.code in RUNTIME else "STEP_EXECUTION_FAILED"
-        return replace(story, error_type=code, error=RUNTIME[code].message, advice="")
+        advice = f"{handle}.traceback tells what was raised. {handle}.retry() makes the step again."
+        return replace(story, error_type=code, error=RUNTIME[code].message, advice=advice)
 
     def _told_path(self, path: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         """The steps it made: that a stage is entered goes without saying."""
