@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,15 +20,25 @@ from loomnb.blueprints.views import FlowRunView, view_of
 from loomnb.documents import DocumentEntity
 from loomnb.errors import StepError
 from loomnb.jsonvalue import freeze, thaw
-from loomnb.present import Story
+from loomnb.present import Story, artifact_markdown
 from loomnb.runtime import END, FINISHED, REGISTRY, START, Run
 
 __all__ = ["FlowRun"]
 
 
-def _content(data: Any) -> Any:
-    """An artifact's data as the content of a document, which is a mapping."""
-    return {"markdown": data} if isinstance(data, str) else data if isinstance(data, dict) else {"data": data}
+def _told_artifact(number: int, artifact: StoredArtifact) -> DocumentEntity:
+    """An artifact as a story tells documents: a text or a table as its viewer shows it, all else as JSON."""
+    title = f"{artifact.flow_name} / {artifact.stage_name}, revision {artifact.revision}"
+    markdown = artifact_markdown(artifact.data)
+    data = artifact.data if isinstance(artifact.data, dict) else {"data": artifact.data}
+    return DocumentEntity(
+        id="",
+        key=f"artifact {number}",
+        document_name="artifact" if markdown is None else "markdown",
+        content=freeze(data if markdown is None else {"markdown": f"**{title}**\n\n{markdown}"}),
+        title=title,
+        index=number,
+    )
 
 
 class FlowRun(Run):
@@ -136,12 +147,4 @@ class FlowRun(Run):
 
     def _told_artifacts(self) -> Iterator[DocumentEntity]:
         """What it wrote, as its story tells documents."""
-        for number, artifact in enumerate(self.record.artifacts or ()):
-            yield DocumentEntity(
-                id="",
-                key=f"artifact {number}",
-                document_name="markdown" if isinstance(artifact.data, str) else "artifact",
-                content=freeze(_content(artifact.data)),
-                title=f"{artifact.flow_name} / {artifact.stage_name}, revision {artifact.revision}",
-                index=number,
-            )
+        return itertools.starmap(_told_artifact, enumerate(self.record.artifacts or ()))

@@ -47,3 +47,39 @@ def test_a_failed_step_says_where_its_error_is_and_not_what_it_said(session: loo
         assert "run.retry()" in told.replace("\\", "")  # Markdown escapes
         assert "hunter2" not in told
         assert "swordfish" not in told
+
+
+@loom.code
+async def keep(access: loom.CodeExecutionAccess) -> loom.StepResult:
+    told = {"text": {"title": "Notes", "body": "- faster"}, "rows": [{"dish": "soup", "price": 5.5}], "tree": [[1], [2]]}
+    for stage, data in told.items():
+        payload = {"flowName": "kept", "stageName": stage, "data": data}
+        await access.storage.commit([{"type": "create_artifact", "id": stage, "payload": payload}])
+    return loom.StepResult("done")
+
+
+KEEPS = loom.Blueprint(
+    flow_name="kept",
+    entry_stage_name="all",
+    stages={
+        "all": loom.BlueprintStage(
+            state_schema=dict[str, str],
+            initialize_state=nothing,
+            entry_step_name="keep",
+            steps={"keep": loom.BlueprintStep(execution=keep, on={"done": loom.STAGE_END})},
+            on={"done": loom.WORKFLOW_END},
+        )
+    },
+)
+
+
+def test_the_page_of_a_run_shows_its_artifacts_as_their_viewer_does(session: loom.Loom) -> None:
+    run = session.flow(KEEPS, "all")
+    run.wait()
+    told = run._repr_mimebundle_()
+
+    for stage, revision in (("text", 1), ("rows", 2), ("tree", 3)):
+        assert f"kept / {stage}, revision {revision}" in told["text/plain"]
+    assert "<li>faster</li>" in told["text/html"]
+    assert "<td>soup</td>" in told["text/html"]
+    assert '{"data": [[1], [2]]}' in told["text/plain"]
