@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,7 @@ from loomnb.blueprints.views import FlowRunView, view_of
 from loomnb.documents import DocumentEntity
 from loomnb.errors import InvalidRequest, StepError, WorldFailed
 from loomnb.jsonvalue import freeze, thaw
-from loomnb.present import Story
+from loomnb.present import Story, artifact_markdown
 from loomnb.runtime import END, FINISHED, MISSING, REGISTRY, START, Run
 
 __all__ = ["FlowRun", "checkpointing"]
@@ -41,9 +42,19 @@ def checkpointing() -> Generator[None]:
         raise StepError(exc.message, code="RUN_CHECKPOINT_FAILED", advice=exc.advice, cause=exc) from exc
 
 
-def _content(data: Any) -> Any:
-    """An artifact's data as the content of a document, which is a mapping."""
-    return {"markdown": data} if isinstance(data, str) else data if isinstance(data, dict) else {"data": data}
+def _told_artifact(number: int, artifact: StoredArtifact) -> DocumentEntity:
+    """An artifact as a story tells documents: a text or a table as its viewer shows it, all else as JSON."""
+    title = f"{artifact.flow_name} / {artifact.stage_name}, revision {artifact.revision}"
+    markdown = artifact_markdown(artifact.data)
+    data = artifact.data if isinstance(artifact.data, dict) else {"data": artifact.data}
+    return DocumentEntity(
+        id="",
+        key=f"artifact {number}",
+        document_name="artifact" if markdown is None else "markdown",
+        content=freeze(data if markdown is None else {"markdown": f"**{title}**\n\n{markdown}"}),
+        title=title,
+        index=number,
+    )
 
 
 class FlowRun(Run):
@@ -156,7 +167,8 @@ class FlowRun(Run):
         if not story.has_error or failure is None:
             return story
         code = failure.code if failure.code in RUNTIME else "STEP_EXECUTION_FAILED"
-        return replace(story, error_type=code, error=RUNTIME[code].message, advice="")
+        advice = f"{handle}.traceback tells what was raised. {handle}.retry() makes the step again."
+        return replace(story, error_type=code, error=RUNTIME[code].message, advice=advice)
 
     def _told_path(self, path: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         """The steps it made: that a stage is entered goes without saying."""
@@ -164,12 +176,4 @@ class FlowRun(Run):
 
     def _told_artifacts(self) -> Iterator[DocumentEntity]:
         """What it wrote, as its story tells documents."""
-        for number, artifact in enumerate(self.record.artifacts or ()):
-            yield DocumentEntity(
-                id="",
-                key=f"artifact {number}",
-                document_name="markdown" if isinstance(artifact.data, str) else "artifact",
-                content=freeze(_content(artifact.data)),
-                title=f"{artifact.flow_name} / {artifact.stage_name}, revision {artifact.revision}",
-                index=number,
-            )
+        return itertools.starmap(_told_artifact, enumerate(self.record.artifacts or ()))

@@ -368,7 +368,7 @@ def compile_blueprint(source: Blueprint | WorkflowModule) -> BlueprintDefinition
     origin = _origin(module)
     return BlueprintDefinition(
         name=blueprint.flow_name,
-        title=blueprint.title or humanised(blueprint.flow_name),
+        title=blueprint.title or humanised(blueprint.flow_name.replace("-", " ")),
         origin=(notebook_name() or origin) if origin == "__main__" else origin,
         fingerprint=_identity(module, stages),
         module=module,
