@@ -185,7 +185,7 @@ class Scored(BaseModel):
 NO_JSON = [math.nan, math.inf, (1, 2), {1: "a"}, {1, 2}, date(2026, 1, 2), b"x", object(), [{"deep": math.nan}], "\ud800"]
 
 
-@pytest.mark.parametrize("value", NO_JSON, ids=repr)
+@pytest.mark.parametrize("value", NO_JSON, ids=lambda v: type(v).__name__)
 def test_what_a_tool_gives_is_json(value: Any) -> None:
     assert error_of(failing(lambda given, access: value)) == "TOOL_EXECUTION_FAILED"
 
