@@ -94,8 +94,8 @@ class Ours(Peer):
                    || repeat(printf('%08x', (i * 2654435761) % 4294967296), 16) || '"}}' as data
             from range({n}) as t(i) order by i""")
         raw.execute(
-            "insert into artifacts "
-            "select artifact_id, flow, stage, i + 1, data, moment, moment, null, flow || chr(9) || stage from made"
+            "insert into artifact_heads "
+            "select artifact_id, flow, stage, i + 1, i + 1, moment, moment, null, flow || chr(9) || stage from made"
         )
         raw.execute(
             "insert into artifact_revisions select i + 1, artifact_id, i + 1, flow, stage, 'created', data, moment, moment, null "
