@@ -334,8 +334,8 @@ ENGINES: dict[str, rounds.Engine] = {
 }
 LIMITS = {
     "commit of 100: 40 create, 40 replace, 20 append": 10.0,
-    "filter by two JSON fields": 0.5,
-    "latest per key, all keys": 0.5,
+    "filter by two JSON fields": 1.0,
+    "latest per key, all keys": 1.0,
 }
 
 
