@@ -42,6 +42,8 @@ class _Head:
     stage_name: str
     revision: int
     created_ms: int
+    change: int = 0
+    """The line of the history that made it; of one that was only read, 0."""
 
 
 @dataclass(slots=True)
@@ -133,7 +135,7 @@ class _Plan:
         if self.revision >= MOST:
             raise StorageFailed("This store has used all its revisions.", advice="Go on in a new one.")
         self.revision += 1
-        head = _Head(operation.flow_name, operation.stage_name, self.revision, created_ms)
+        head = _Head(operation.flow_name, operation.stage_name, self.revision, created_ms, self.change + 1)
         self.heads[operation.id] = head
         self.result.written_artifacts.append(_artifact(operation, head, self.now_ms))
         self._note(op, operation.id, head, operation.data)
@@ -199,9 +201,9 @@ def _run(connection: Any, sql: str, params: Any) -> Any:
 
 _HEADS = """
     select artifact_id, flow_name, stage_name, revision, epoch_ms(created_at), null
-    from artifacts where list_contains($ids::varchar[], artifact_id)
+    from artifact_heads where list_contains($ids::varchar[], artifact_id)
     union all select artifact_id, flow_name, stage_name, revision, epoch_ms(created_at), null
-    from artifacts where list_contains($places::varchar[], place)
+    from artifact_heads where list_contains($places::varchar[], place)
     union all
     select null, null, null, coalesce(max(revision), 0), coalesce(arg_max(change, revision), 0), coalesce(max(change), 0)
     from artifact_revisions where change >= $newest"""
@@ -235,32 +237,34 @@ def _read_plan(connection: Any, operations: Sequence[Operation], now_ms: int) ->
 def _write_plan(connection: Any, plan: _Plan, run_id: str | None) -> None:
     now, new, changed = instant(plan.now_ms), plan.created, plan.replaced
     if plan.removed_artifacts:  # first: what is made may stand where they stood
-        _run(connection, "delete from artifacts where list_contains(?::varchar[], artifact_id)", [plan.removed_artifacts])
+        _run(connection, "delete from artifact_heads where list_contains(?::varchar[], artifact_id)", [plan.removed_artifacts])
     if changed:
         # One UPDATE with lists, and not deleted and inserted: a row stays where it is, among those of its time, and pages stay
         # quick. For a hundred of a million it takes half of what a hundred UPDATEs do, and for one hardly more than one.
         _run(
             connection,
-            "update artifacts set revision = list_extract($revisions::bigint[], list_position($ids::varchar[], artifact_id)), "
-            "data = list_extract($data::json[], list_position($ids::varchar[], artifact_id)), "
+            "update artifact_heads set "
+            "revision = list_extract($revisions::bigint[], list_position($ids::varchar[], artifact_id)), "
+            "change = list_extract($changes::bigint[], list_position($ids::varchar[], artifact_id)), "
             "updated_at = $now, run_id = $run_id where list_contains($ids::varchar[], artifact_id)",
             {
                 "ids": [o.id for o in changed],
                 "revisions": [plan.heads[o.id].revision for o in changed],
-                "data": [o.data for o in changed],
+                "changes": [plan.heads[o.id].change for o in changed],
                 "now": now,
                 "run_id": run_id,
             },
         )
     if new:
+        heads = [plan.heads[o.id] for o in new]
         _run(
             connection,
-            "insert into artifacts select unnest(?::varchar[]), unnest(?::varchar[]), unnest(?::varchar[]), unnest(?::bigint[]), "
-            "unnest(?::json[]), ?::timestamptz, ?::timestamptz, ?::varchar, unnest(?::varchar[])",
+            "insert into artifact_heads select unnest(?::varchar[]), unnest(?::varchar[]), unnest(?::varchar[]), "
+            "unnest(?::bigint[]), unnest(?::bigint[]), ?::timestamptz, ?::timestamptz, ?::varchar, unnest(?::varchar[])",
             [
-                *([o.id for o in new], [o.flow_name for o in new], [o.stage_name for o in new]),
-                *([plan.heads[o.id].revision for o in new], [o.data for o in new], now, now, run_id),
-                [place_of(o.flow_name, o.stage_name) for o in new],
+                *([o.id for o in new], [h.flow_name for h in heads], [h.stage_name for h in heads]),
+                *([h.revision for h in heads], [h.change for h in heads], now, now, run_id),
+                [place_of(h.flow_name, h.stage_name) for h in heads],
             ],
         )
     if plan.history:

@@ -94,8 +94,8 @@ class Ours(Peer):
                    || repeat(printf('%08x', (i * 2654435761) % 4294967296), 16) || '"}}' as data
             from range({n}) as t(i) order by i""")
         raw.execute(
-            "insert into artifacts "
-            "select artifact_id, flow, stage, i + 1, data, moment, moment, null, flow || chr(9) || stage from made"
+            "insert into artifact_heads "
+            "select artifact_id, flow, stage, i + 1, i + 1, moment, moment, null, flow || chr(9) || stage from made"
         )
         raw.execute(
             "insert into artifact_revisions select i + 1, artifact_id, i + 1, flow, stage, 'created', data, moment, moment, null "
@@ -153,6 +153,7 @@ class Sqlite(Peer):
             stage_name text not null, op text not null, data text, created_at integer not null, committed_at integer not null,
             run_id text
         );
+        create table counters(revision integer not null, change integer not null);
         create table records(
             record_id text primary key, flow_name text not null, stage_name text not null, data text not null,
             created_at integer not null, run_id text
@@ -174,6 +175,7 @@ class Sqlite(Peer):
             f"insert into records values ('r' || ?2, ?3, 'stage' || (?1 % {n // KEYS}), ?5, ?6, null)",
             sorted(made, key=lambda row: row[1]),
         )
+        self.db.execute("insert into counters values (?, ?)", (n, n))
         self.db.execute("commit")
         self.db.execute("pragma wal_checkpoint(truncate)")
 
@@ -190,7 +192,7 @@ class Sqlite(Peer):
         now, run = time.time_ns() // 1_000_000, self.db.execute
         run("begin immediate")
         try:
-            (revision, change) = run("select max(revision), max(change) from artifact_revisions").fetchone()
+            revision, change = run("select revision, change from counters").fetchone()
             for (kind, name, expected, flow, stage), text in zip(checked, texts, strict=True):
                 if kind == "append_record":
                     run("insert into records values (?, ?, ?, ?, ?, null)", (name, flow, stage, text, now))
@@ -211,6 +213,7 @@ class Sqlite(Peer):
                     "insert into artifact_revisions values (?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
                     (change, name, revision, flow, stage, op, text, created, now),
                 )
+            run("update counters set revision = ?, change = ?", (revision, change))
         except BaseException:
             run("rollback")
             raise
@@ -331,8 +334,8 @@ ENGINES: dict[str, rounds.Engine] = {
 }
 LIMITS = {
     "commit of 100: 40 create, 40 replace, 20 append": 10.0,
-    "filter by two JSON fields": 0.5,
-    "latest per key, all keys": 0.5,
+    "filter by two JSON fields": 1.0,
+    "latest per key, all keys": 1.0,
 }
 
 

@@ -729,8 +729,8 @@ def test_a_commit_that_failed_shows_nothing_and_later_ones_work(path: str) -> No
 @pytest.mark.parametrize(
     "twice",
     [
-        "insert into artifacts select * replace ('b' as artifact_id) from artifacts",
-        "insert into artifacts select * replace ('elsewhere' as place) from artifacts",
+        "insert into artifact_heads select * replace ('b' as artifact_id) from artifact_heads",
+        "insert into artifact_heads select * replace ('elsewhere' as place) from artifact_heads",
         "insert into records select * from records",
     ],
 )
@@ -945,7 +945,7 @@ def test_artifacts_records_and_their_history_are_tables_to_query(here: Path) -> 
 
 
 def test_every_column_of_storage_says_what_it_is(database: Database) -> None:
-    tables = "('artifacts', 'artifact_revisions', 'records')"
+    tables = "('artifacts', 'artifact_heads', 'artifact_revisions', 'records')"
     rows = database.read(f"select table_name, column_name from duckdb_columns() where table_name in {tables} and comment is null")
 
     assert rows == []
