@@ -361,7 +361,8 @@ def compile_blueprint(source: Blueprint | WorkflowModule) -> BlueprintDefinition
     steps = {step.place: (stage, step) for stage in stages.values() for step in stage.steps.values()}
     moves: dict[str, Sequence[Move]] = {}
     for place, stage in entries.items():
-        moves[place] = (Move(name=ENTER, from_=place, to=place_of(stage.name, stage.entry), is_step=True, timeout=0),)
+        entered = place_of(stage.name, stage.entry)
+        moves[place] = (Move(name=ENTER, from_=place, to=entered, is_step=True, keeps_time=True, timeout=0),)
     for place, (_, step) in steps.items():
         routes = tuple(step.routes.items())
         moves[place] = (Move(name=step.name, from_=place, to="", is_step=True, routes=routes, timeout=0),)

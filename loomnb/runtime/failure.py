@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any, cast
 
 from loomnb.errors import Bug, LoomError, is_loom_error
 
-__all__ = ["Failure", "explain", "name_frames_by", "stored_text", "tame", "user_traceback"]
+__all__ = ["Failure", "explain", "is_stopping", "name_frames_by", "stored_text", "tame", "user_traceback"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _HIDDEN = ("/asyncio/", "/concurrent/futures/", "/threading.py", "/contextvars", "/pydantic/", "/selectors.py", "/IPython/core/")
@@ -130,6 +131,14 @@ def tame(exc: BaseException) -> Exception:
     wrapped = _BodyStopped(f"{type(exc).__name__} was raised in a move: {_text_of(exc)}")
     wrapped.__cause__ = exc
     return wrapped.with_traceback(exc.__traceback__)
+
+
+def is_stopping(exc: BaseException) -> bool:
+    """Whether it stops the very task that is at work, and was not just raised by what the task called."""
+    if isinstance(exc, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(exc, GeneratorExit)
 
 
 class _BodyStopped(LoomError):

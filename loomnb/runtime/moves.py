@@ -24,7 +24,7 @@ from loomnb.jsonvalue import changes
 from loomnb.runtime.attempt import Attempt
 from loomnb.runtime.children import next_callback, take_callback
 from loomnb.runtime.definition import END, Definition, Move
-from loomnb.runtime.failure import Failure, bug, tame
+from loomnb.runtime.failure import Failure, bug, is_stopping, tame
 from loomnb.runtime.host import Host, Hosts, Workers
 from loomnb.runtime.lifecycle import FINISHED, Event, Status, after
 from loomnb.runtime.live import LiveCall
@@ -74,12 +74,6 @@ class _News:
 
 
 _NO_NEWS = _News()
-
-
-def _is_going_down() -> bool:
-    """Whether the loop cancels this very pass: the store is being closed."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class ChildFailed(LoomError):
@@ -243,7 +237,7 @@ class Moves:
                     verdict = await judge(record, move, verdict, host=self._hosts.of(record))
                 verdict = bool(verdict)
             except BaseException as exc:  # a guard's error, whatever it is, is a failure of its transition
-                if isinstance(exc, GeneratorExit) or (isinstance(exc, asyncio.CancelledError) and _is_going_down()):
+                if is_stopping(exc):  # the store is being closed
                     raise
                 return _Next(move, raised=tame(exc))
             if verdict:
@@ -332,7 +326,8 @@ class Moves:
             return None
         following = await self._choose(record, definition, record.state)
         if following.move is not None:
-            rows.insert(0, row(record, "run.moved", {**body, **self._set(record, Event.MOVED)}))
+            standing = self._set(record, Event.MOVED, keeps_time=attempt.move.keeps_time)
+            rows.insert(0, row(record, "run.moved", {**body, **standing}))
             await self._commit(p, rows, news)
             return following
         callback = next_callback(definition, record)
@@ -507,9 +502,9 @@ class Moves:
         self.go(record)
 
     @staticmethod
-    def _set(record: RunRecord, event: Event) -> dict[str, Any]:
+    def _set(record: RunRecord, event: Event, *, keeps_time: bool = False) -> dict[str, Any]:
         record.status = after(record.status, event)
-        return record.standing()
+        return record.standing(keeps_time=keeps_time)
 
     async def _commit(
         self, p: _Pass, rows: Sequence[Row], news: _News = _NO_NEWS, *, asks: tuple[Ask, ...] = (), last: bool = False
