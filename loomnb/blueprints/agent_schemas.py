@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, PlainValidator, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import core_schema as core
 
@@ -143,6 +143,11 @@ class _Generator(GenerateJsonSchema):
     def function_plain_schema(self, schema: core.PlainValidatorFunctionSchema) -> JsonSchemaValue:
         """A function instead of a type."""
         return {} if self.mode == "serialization" else super().function_plain_schema(schema)
+
+    def ser_schema(self, schema: Any) -> JsonSchemaValue | None:
+        """A serializer says its shape; one that pydantic itself put beside a function instead of a type knows nothing of it."""
+        function = schema.get("function")
+        return {} if getattr(function, "__module__", "") == PlainValidator.__module__ else super().ser_schema(schema)
 
     def _is_opaque(self, schema: Any) -> bool:
         if self.mode == "validation":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import math
 import threading
@@ -10,13 +11,14 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 import loomnb as loom
-from loomnb.blueprints import FlowRun
+from loomnb.blueprints import FlowRun, ProjectError
 from loomnb.errors import Conflict, LoomError, OwnershipLost, StepError
 from loomnb.runtime import ToolRequest, TurnRequest, TurnResult
 from loomnb.testing import Death, ScriptedModel
@@ -30,6 +32,9 @@ pytestmark = pytest.mark.usefixtures("session")
 def _no_models_left() -> Iterator[None]:
     yield
     loom.use_models()
+
+
+FAILED = "TOOL_EXECUTION_FAILED"
 
 
 def failing(execute: Callable[..., Any], *, gives: Any = Any, state: Any = Any, **more: Any) -> FlowRun:
@@ -187,11 +192,11 @@ NO_JSON = [math.nan, math.inf, (1, 2), {1: "a"}, {1, 2}, date(2026, 1, 2), b"x",
 
 @pytest.mark.parametrize("value", NO_JSON, ids=lambda v: type(v).__name__)
 def test_what_a_tool_gives_is_json(value: Any) -> None:
-    assert error_of(failing(lambda given, access: value)) == "TOOL_EXECUTION_FAILED"
+    assert error_of(failing(lambda given, access: value)) == FAILED
 
 
 def test_a_number_that_json_has_not_does_not_become_null_inside_a_model() -> None:
-    assert error_of(failing(lambda given, access: {"score": math.nan}, gives=Scored)) == "TOOL_EXECUTION_FAILED"
+    assert error_of(failing(lambda given, access: {"score": math.nan}, gives=Scored)) == FAILED
 
 
 @pytest.mark.parametrize("gives", [Scored, list[Scored], dict[str, Scored]])
@@ -238,7 +243,7 @@ def test_a_tool_that_raises_ends_the_run_and_is_not_tried_again() -> None:
 
     run = failing(execute)
 
-    assert (error_of(run), len(calls)) == ("TOOL_EXECUTION_FAILED", 1)
+    assert (error_of(run), len(calls)) == (FAILED, 1)
 
 
 @pytest.mark.case("blueprints:AT-05")
@@ -265,12 +270,12 @@ def test_a_tool_may_raise_what_it_likes_without_ending_more_than_its_step(raised
 
     run = failing(later if is_async else plain)
 
-    assert error_of(run) == "TOOL_EXECUTION_FAILED"
+    assert error_of(run) == FAILED
     assert error_of(played(agent_flow(name="after"), [DONE])) is None
 
 
 def test_an_output_that_does_not_fit_is_a_failure_of_the_tool() -> None:
-    assert error_of(failing(lambda given, access: "x", gives=int)) == "TOOL_EXECUTION_FAILED"
+    assert error_of(failing(lambda given, access: "x", gives=int)) == FAILED
 
 
 def chained(depth: int, root: BaseException) -> BaseException:
@@ -284,9 +289,7 @@ def chained(depth: int, root: BaseException) -> BaseException:
 
 
 @pytest.mark.case("blueprints:DX-16")
-@pytest.mark.parametrize(
-    ("depth", "code"), [(1, "STAGE_STATE_INVALID"), (8, "STAGE_STATE_INVALID"), (9, "TOOL_EXECUTION_FAILED")]
-)
+@pytest.mark.parametrize(("depth", "code"), [(1, "STAGE_STATE_INVALID"), (8, "STAGE_STATE_INVALID"), (9, FAILED)])
 def test_a_runtime_error_among_eight_causes_gives_its_code(depth: int, code: str) -> None:
     def execute(given: Any, access: Any) -> None:
         raise chained(depth, StepError("bad", code="STAGE_STATE_INVALID"))
@@ -300,7 +303,7 @@ def test_a_chain_of_causes_may_be_a_circle() -> None:
         one.__cause__, other.__cause__ = other, one
         raise one
 
-    assert error_of(failing(execute)) == "TOOL_EXECUTION_FAILED"
+    assert error_of(failing(execute)) == FAILED
 
 
 @pytest.mark.parametrize("code", ["CONFLICT", "MY_OWN"])
@@ -310,7 +313,7 @@ def test_a_code_of_another_catalogue_is_only_named(code: str) -> None:
 
     run = failing(execute)
 
-    assert error_of(run) == "TOOL_EXECUTION_FAILED"
+    assert error_of(run) == FAILED
     assert code in (run.traceback or "")
 
 
@@ -320,15 +323,13 @@ def test_a_code_of_another_catalogue_is_only_named(code: str) -> None:
 @pytest.mark.case("blueprints:AT-02")
 def test_a_failed_read_of_the_project_counts_though_the_tool_caught_it(tmp_path: Path) -> None:
     async def execute(given: Any, access: Any) -> str:
-        try:
+        with contextlib.suppress(ProjectError):
             await access.project.read("missing.txt")
-        except Exception:
-            return "fine"
-        return "there"
+        return "fine"
 
     (tmp_path / "p").mkdir()
 
-    assert error_of(failing(execute, project=tmp_path / "p")) == "TOOL_EXECUTION_FAILED"
+    assert error_of(failing(execute, project=tmp_path / "p")) == FAILED
 
 
 @pytest.mark.case("blueprints:DX-16")
@@ -348,7 +349,7 @@ def test_a_failed_call_of_storage_is_a_failure_of_the_tool() -> None:
 
     run = failing(execute)
 
-    assert error_of(run) == "TOOL_EXECUTION_FAILED"
+    assert error_of(run) == FAILED
     assert "INVALID_REQUEST" in (run.traceback or "")
 
 
@@ -363,7 +364,7 @@ def test_the_first_failure_of_several_at_once_counts() -> None:
 
     run = played(agent_flow(tool(execute), state=int, seed=1), [[("tool", {})], DONE])
 
-    assert error_of(run) == "TOOL_EXECUTION_FAILED"
+    assert error_of(run) == FAILED
 
 
 def test_what_was_refused_to_a_tool_counts_more_than_what_it_raises_about_that() -> None:
@@ -378,7 +379,7 @@ def test_what_was_refused_to_a_tool_counts_more_than_what_it_raises_about_that()
 
 
 def test_code_may_catch_what_a_tool_may_not() -> None:
-    async def work(input: Any, access: Any) -> loom.StepResult:
+    async def work(_: Any, access: Any) -> loom.StepResult:
         await asyncio.gather(access.state.update("no number"), return_exceptions=True)
         return loom.StepResult("done")
 
@@ -501,10 +502,8 @@ def test_a_provider_that_changes_what_it_was_told_changes_nothing() -> None:
 
         async def run_turn(self, request: TurnRequest) -> TurnResult:
             self.seen.append([m["role"] for m in request.messages])
-            try:
+            with contextlib.suppress(TypeError):
                 request.messages[0]["role"] = "system"  # type: ignore[index]
-            except TypeError:
-                pass
             if len(self.seen) == 1:
                 return TurnResult(tool_calls=(ToolRequest(id="1", name="tool", input={}),))
             return TurnResult(object=DONE)
@@ -708,7 +707,7 @@ def test_a_call_that_is_canceled_asks_the_model_for_nothing_more(where: str) -> 
     held = Held("x")
 
     class Waiting:
-        json_schema: Any = {}
+        json_schema = MappingProxyType[str, Any]({})
 
         async def parse(self, value: Any) -> Any:
             return await held.wait()
@@ -735,7 +734,7 @@ def test_input_whose_parser_fails_after_the_cancel_is_not_told_to_the_model() ->
     held = Held(None)
 
     class Failing:
-        json_schema: Any = {}
+        json_schema = MappingProxyType[str, Any]({})
 
         async def parse(self, value: Any) -> Any:
             await held.wait()
@@ -761,7 +760,7 @@ def interview() -> loom.Blueprint:
     async def look(given: Any, access: Any) -> Any:
         return access.state.value
 
-    async def ask(input: Any, access: Any) -> loom.StepResult:
+    async def ask(_: Any, access: Any) -> loom.StepResult:
         answer = await access.interaction.confirm("Go on?")
         await access.state.update({"feedback": answer.feedback})
         return loom.StepResult("asked")
