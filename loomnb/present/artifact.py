@@ -188,6 +188,10 @@ class ArtifactDiff:
         return diff_html(self.old.data, self.new.data)
 
     @property
+    def _static(self) -> str:
+        return _static_diff(self.old.data, self.new.data)
+
+    @property
     def _line(self) -> str:
         return f"revision {self.old.number} → {self.new.number}"
 
@@ -197,8 +201,8 @@ class ArtifactDiff:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {
             "text/plain": repr(self),
-            "text/html": f'<div class="loom-artifact-static">{_head_html(self.title, self._line)}{self.html}</div>',
-            "text/markdown": f"{_head_markdown(self.title, self._line)}\n\n{html_block(self.html)}",
+            "text/html": f'<div class="loom-artifact-static">{_head_html(self.title, self._line)}{self._static}</div>',
+            "text/markdown": f"{_head_markdown(self.title, self._line)}\n\n{html_block(self._static)}",
         }
 
 
@@ -374,12 +378,19 @@ def _head_markdown(title: str, line: str) -> str:
     return f"**{markdown_safe(plain_line(title))}** — {line}"
 
 
+def _static_diff(old: Any, new: Any, most: int | None = None) -> str:
+    """Changes without the class of a live viewer, whose style sheet, once it is on the page, would hit this table too: as wide as
+    the page, with JupyterLab's columns of equal width."""
+    html = diff_html(old, new) if most is None else diff_html(old, new, most)
+    return html.replace('<div class="loom-diff">', "<div>", 1)
+
+
 def artifact_bundle(view: ArtifactView) -> dict[str, str]:
     """The static forms of an artifact: what it is now, and folded what changed since the revision before."""
     data, line = view.data, f"revision {view.revision}"
     html, before = artifact_html(data), view.before(view.revision)
     if before is not None:
-        changed = diff_html(before.data, data, most=20)
+        changed = _static_diff(before.data, data, most=20)
         html += f"<details><summary>Changes since revision {before.number}</summary>{changed}</details>"
     table = _table_of(data) if artifact_form(data) == "table" else None
     # All but a table through the sanitised HTML: a just executed text/markdown output may run scripts like any other.
