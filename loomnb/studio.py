@@ -530,9 +530,9 @@ class Loom:
             handle = self._handle(record)
             found += [PendingAsk(handle, ask) for ask in record.view.asks]
         notes = [
-            f"{record.title} ({record.id}) stopped with its kernel. {record.advice}"
+            f"{record.title} ({record.id}) stopped with its kernel. {record.advice or record.notice}"
             for record in self.runtime.live()
-            if record.status is Status.INTERRUPTED and record.advice
+            if record.status is Status.INTERRUPTED and (record.advice or record.notice)
         ]
         notes += [
             f"The run {run_id} cannot be read and was left as it is: {why}" for run_id, why in self.runtime.unrecoverable.items()

@@ -147,6 +147,8 @@ class Moves:
         view = record.snapshot((ask,), "person")
         opened = {**ask.to_json(), "place": record.place, "at": ask.opened_at.isoformat() if ask.opened_at else ""}
         rows = [row(record, "run.rested", body), row(record, "ask.opened", opened)]
+        if record.attempt is not None:
+            rows += self._log_rows(record, record.attempt)  # its kernel may be gone before somebody answers
 
         def acknowledged(error: LoomError | None) -> None:
             if error is not None:
