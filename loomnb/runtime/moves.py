@@ -169,6 +169,7 @@ class Moves:
     def resume(record: RunRecord, payload: Any) -> None:
         """Let a suspended step go on with its answer. On its loop."""
         if record.attempt is not None and record.attempt.live is not None:
+            record.attempt_started = record.source.monotonic()  # how long it works is shown, not how long it waited
             record.attempt.live.answered(payload)
 
     def go(self, record: RunRecord) -> None:
