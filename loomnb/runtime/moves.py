@@ -141,6 +141,8 @@ class Moves:
         view = record.snapshot((ask,), "person")
         opened = {**ask.to_json(), "place": record.place, "at": ask.opened_at.isoformat() if ask.opened_at else ""}
         rows = [row(record, "run.rested", body), row(record, "ask.opened", opened)]
+        if record.attempt is not None:
+            rows += self._log_rows(record, record.attempt)  # its kernel may be gone before somebody answers
 
         def acknowledged(error: LoomError | None) -> None:
             if error is not None:
@@ -161,6 +163,7 @@ class Moves:
     def resume(record: RunRecord, payload: Any) -> None:
         """Let a suspended step go on with its answer. On its loop."""
         if record.attempt is not None and record.attempt.live is not None:
+            record.attempt_started = record.source.monotonic()  # how long it works is shown, not how long it waited
             record.attempt.live.answered(payload)
 
     def go(self, record: RunRecord) -> None:
