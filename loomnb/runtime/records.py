@@ -213,7 +213,7 @@ class Records:
             asked = record.call.asked is not None and not record.call.answered
             when = f"while {record.place!r} asked, and no `recover` of it takes an answer now" if asked else ""
             record.notice = (
-                f"Its kernel died {when or f'in the middle of {record.place!r}'}. run.retry() makes the step again, and does not repeat what "
-                "is on record of it; run.retry(fresh=True) begins it anew with the State it had."
+                f"Its kernel died {when or f'in the middle of {record.place!r}'}. run.retry() makes the step again, and does not "
+                "repeat what is on record of it; run.retry(fresh=True) begins it anew with the State it had."
             )
         return definition
