@@ -50,14 +50,14 @@ def json_of(parsed: Any) -> Any:
 
 
 def _dumped(value: Any) -> Any:
-    if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
-        adapter: TypeAdapter[Any] = TypeAdapter(type(value))
-        _refuse_no_numbers(adapter.dump_python(value, warnings=False))  # JSON mode would silently make them null
-        return adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
     if type(value) is dict:
         return {key: _dumped(one) for key, one in value.items()}
     if type(value) is list:
         return [_dumped(one) for one in value]
+    if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
+        adapter: TypeAdapter[Any] = TypeAdapter(type(value))
+        _refuse_no_numbers(adapter.dump_python(value, warnings=False))  # JSON mode would silently make them null
+        return adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
     return value
 
 
