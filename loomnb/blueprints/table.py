@@ -38,7 +38,6 @@ from loomnb.blueprints.model import (
     WorkflowModule,
 )
 from loomnb.blueprints.places import Cursor, place_of, stage_place
-from loomnb.blueprints.project import ProjectFiles
 from loomnb.blueprints.shapes import stage_route, step_route
 from loomnb.blueprints.state import StateSchema
 from loomnb.errors import ArgsInvalid, DefinitionError, OwnershipLost, StepError
@@ -232,7 +231,7 @@ class BlueprintDefinition:
     async def _capture(self, context: RunContext[Any], live: LiveCall, when: str) -> None:
         root = (context.config or {}).get("project")
         if root is not None:
-            await keep_capture(live, ProjectFiles(root, private=[live.engine.database.path]), when)
+            await keep_capture(live, root, when)
 
     async def _step(self, stage: _Stage, step: _Step, context: RunContext[Any], attempt: Attempt, live: LiveCall) -> None:
         if step.code is None and step.agent is None:
