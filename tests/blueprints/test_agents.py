@@ -931,7 +931,7 @@ def test_two_tools_of_a_turn_are_taken_up_between_them(here: Path) -> None:
 
     run = after_a_crash(here, agent_flow(tool(execute), seed=""), model, COMMITS["turn 0"] + 2)
 
-    assert (run.status, told) == ("completed", ["a", "b"])
+    assert (run.status, told.count("a"), told[-1]) == ("completed", 1, "b")  # b may have begun before the kernel was gone
 
 
 def test_a_step_that_failed_is_retried_from_what_is_on_record() -> None:
