@@ -13,11 +13,12 @@ import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from loomnb.asks import Shape
+from loomnb.blueprints.agent_schemas import is_own, shape_of
 from loomnb.blueprints.agents import AgentCall, execute_agent
 from loomnb.blueprints.capabilities import agent_access, code_access
 from loomnb.blueprints.captures import keep_capture
@@ -28,6 +29,7 @@ from loomnb.blueprints.diagnostics import BlueprintInvalid
 from loomnb.blueprints.folder import validate
 from loomnb.blueprints.model import (
     AgentSpec,
+    AgentTool,
     Blueprint,
     CodeRecovery,
     InitializerContext,
@@ -38,7 +40,6 @@ from loomnb.blueprints.model import (
     WorkflowModule,
 )
 from loomnb.blueprints.places import Cursor, place_of, stage_place
-from loomnb.blueprints.project import ProjectFiles
 from loomnb.blueprints.shapes import is_blank, stage_route, step_route
 from loomnb.blueprints.state import StateSchema
 from loomnb.errors import ArgsInvalid, DefinitionError, OwnershipLost, StepError
@@ -231,7 +232,7 @@ class BlueprintDefinition:
     async def _capture(self, context: RunContext[Any], live: LiveCall, when: str) -> None:
         root = (context.config or {}).get("project")
         if root is not None:
-            await keep_capture(live, ProjectFiles(root, private=[live.engine.database.path]), when)
+            await keep_capture(live, root, when)
 
     async def _step(self, stage: _Stage, step: _Step, context: RunContext[Any], attempt: Attempt, live: LiveCall) -> None:
         if step.code is None and step.agent is None:
@@ -508,9 +509,19 @@ def _agent_identity(agent: AgentSpec) -> Any:
     return {
         "instructions": agent.instructions,
         "llm": agent.llm,
+        "output": _shape(agent.output_schema),
         "skills": [[s.name, s.content] for s in agent.skills],
-        "tools": [[t.id, t.description, _source(t.execute)] for t in agent.tools],
+        "tools": [[t.id, t.description, _source(t.execute), *_shapes(t)] for t in agent.tools],
     }
+
+
+def _shapes(tool: AgentTool[Any, Any, Any]) -> tuple[Any, Any]:
+    return _shape(tool.input_schema), _shape(tool.output_schema, "output")
+
+
+def _shape(schema: Any, side: Literal["input", "output"] = "input") -> Any:
+    """What tells one version of a schema from another. One's own is not called for it: its source is all there is to know."""
+    return _source(schema) if is_own(schema) else shape_of(schema, side)
 
 
 def _source(function: Any) -> str:
