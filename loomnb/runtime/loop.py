@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from typing import TYPE_CHECKING, Any
 
 from loomnb.asks import NOTHING, Ask, accept_confirmation, accept_questions, payload_of
-from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, LoomError, Refused, WouldDeadlock
+from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, LoomError, OwnershipLost, Refused, StoreDamaged, WouldDeadlock
 from loomnb.ids import Source
 from loomnb.jsonvalue import changes, freeze
 from loomnb.runtime.children import Children
@@ -216,8 +216,8 @@ class Runtime:
     def _restore(self) -> None:
         """At open: what was moving when its kernel died is interrupted; then whatever is known goes on."""
         rows = self.database.read(
-            "select run_id, status from runs where status not in ('completed', 'canceled') "
-            "and (status <> 'failed' or run_id in (select run_id from asks where status = 'open')) order by number"
+            "select run_id, status from runs where coalesce(status, '') not in ('completed', 'canceled') "
+            "and (coalesce(status, '') <> 'failed' or run_id in (select run_id from asks where status = 'open')) order by number"
         )
         lost: list[tuple[RunRecord, Row]] = []
         for run_id, _ in rows:
@@ -287,8 +287,8 @@ class Runtime:
                 record.tell("view")
                 return
             is_due_later = record.due is not None and record.due.at is not None
-            self.resumed[record.id] = None
             self._turn(record, Event.REARMED if is_due_later else Event.RESUMED, "run.resumed")
+            self.resumed[record.id] = None
         if is_due_later:
             self._moves.arm(record)
         else:
@@ -548,8 +548,12 @@ class Runtime:
         """Stop moving. What was committed stands; what was in flight is made again by the next kernel."""
         self.closed = self._moves.closed = True
         for record in self.live():
-            if record.attempt is not None:
-                record.attempt.revoke()
+            attempt = record.attempt
+            if attempt is not None:
+                attempt.revoke()
+            if attempt is not None and attempt.live is not None:
+                # Before its code is canceled: what its `finally` does would be on record, and no retry would do the same.
+                self._hosts.of(record).post(attempt.live.close, OwnershipLost("The store was closed: the call is over."))
         self._tail.close()
         self._hosts.close()
 
@@ -575,6 +579,14 @@ class Runtime:
             NotFound: this store has no such run.
         """
         return self._records.record(run_id)
+
+    def readable(self, run_id: str) -> RunRecord | None:
+        """The same; None for one that cannot be read, which is told as unrecoverable from then on."""
+        try:
+            return self._records.record(run_id)
+        except StoreDamaged as exc:
+            self.unrecoverable[run_id] = exc.message
+            return None
 
     def live(self) -> list[RunRecord]:
         """Runs that are not finished, oldest first, and failed ones that a person can still answer."""

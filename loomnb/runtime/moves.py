@@ -267,6 +267,8 @@ class Moves:
             flush = host.loop.call_later(_FLUSH, self._flush_log, record, attempt)
             raised = await perform(record, definition, attempt, payload, host=host, workers=self._hosts.workers)
             flush.cancel()
+        if raised is not None and move.is_step and self.closed:
+            raise StoreClosed("The store was closed while a step was made.")  # that is no failure of the step
         attempt.revoke()  # a task the body left behind must not write into what is committed now
         ms = round((self._source.monotonic() - started) * 1000, 3)
         record.attempt = None
