@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import inspect
 import textwrap
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from loomnb.asks import Shape
-from loomnb.blueprints.agents import AgentCall, execute_agent
+from loomnb.blueprints.agents import AgentCall, draft_7, execute_agent
 from loomnb.blueprints.capabilities import agent_access, code_access
 from loomnb.blueprints.captures import keep_capture
 from loomnb.blueprints.catalog import RUNTIME
@@ -491,7 +493,7 @@ def _identity(module: WorkflowModule, stages: Mapping[str, _Stage]) -> str:
     for name, stage in stages.items():
         told[f"stage {name}"] = {
             "entry": stage.entry,
-            "schema": stage.schema.json_schema(),
+            "schema": [stage.schema.json_schema(), _source(stage.schema.parser)],
             "initialize": _source(stage.initialize),
             "steps": {
                 step.name: {
@@ -511,8 +513,19 @@ def _agent_identity(agent: AgentSpec) -> Any:
         "instructions": agent.instructions,
         "llm": agent.llm,
         "skills": [[s.name, s.content] for s in agent.skills],
-        "tools": [[t.id, t.description, _source(t.execute)] for t in agent.tools],
+        "output": _shape(agent.output_schema, "input"),
+        "tools": [
+            [t.id, t.description, _shape(t.input_schema, "input"), _shape(t.output_schema, "output"), _source(t.execute)]
+            for t in agent.tools
+        ],
     }
+
+
+def _shape(schema: Any, side: str) -> Any:
+    try:
+        return draft_7(schema, side)
+    except Exception:  # noqa: BLE001  # a schema JSON Schema cannot say: what parses it tells one version from another
+        return _source(schema)
 
 
 def _source(function: Any) -> str:
@@ -521,13 +534,27 @@ def _source(function: Any) -> str:
         return ""
     found = inspect.unwrap(function) if callable(function) else function
     found = getattr(found, "function", found)
+    if isinstance(found, functools.partial):
+        return f"{_source(found.func)} {found.args!r} {found.keywords!r}"
     if not (inspect.isroutine(found) or inspect.isclass(found)):
         found = type(found)
     try:
         return textwrap.dedent(inspect.getsource(found))
-    except (OSError, TypeError):
-        compiled = getattr(found, "__code__", None)
-        return f"{compiled.co_code.hex()} {compiled.co_consts!r}" if compiled is not None else code_name(found)
+    except (OSError, TypeError):  # typed into a prompt, or made by exec; of a class in a notebook Python finds no text either
+        members = vars(found) if inspect.isclass(found) else {"": found}
+        told = {name: _byte_code(f.__code__) for name, f in members.items() if isinstance(f, types.FunctionType)}
+        return dumps(told) if told else code_name(found)
+
+
+def _byte_code(code: types.CodeType) -> list[Any]:
+    """What a code does, told the same in every process: no addresses, no order of a set."""
+    constants: list[Any] = []
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            constants.append(_byte_code(constant))
+        else:
+            constants.append(repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant))
+    return [code.co_code.hex(), list(code.co_names), list(code.co_freevars), constants]
 
 
 def know_blueprint(definition: BlueprintDefinition) -> BlueprintDefinition:

@@ -166,7 +166,12 @@ class Records:
         definition = REGISTRY.get(record.workflow)
         record.advice = record.notice = ""
         record.changed = False
-        if definition is None:
+        if definition is None and record.stamped:
+            record.advice = (
+                f"Run the cell that makes the blueprint {record.workflow!r}, then loom.define(…) with it: then this run goes on, "
+                "or says what it needs."
+            )
+        elif definition is None:
             record.advice = f"Run the cell that defines the workflow {record.workflow!r}: then this run goes on."
         elif record.origin and definition.origin != record.origin and definition.fingerprint != record.fingerprint:
             record.advice = (
