@@ -12,6 +12,7 @@ import contextvars
 import inspect
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loomnb.asks import NOTHING, Ask, accept_confirmation, accept_questions, payload_of
@@ -556,6 +557,13 @@ class Runtime:
                 self._hosts.of(record).post(attempt.live.close, OwnershipLost("The store was closed: the call is over."))
         self._tail.close()
         self._hosts.close()
+        for record in self.live():
+            if record.stamped and record.view.status not in FINISHED:
+                # The contract's suspend: whoever waits for a flow hears that it was interrupted. What is stored stays as it was.
+                record.passing = record.suspended = record.scripting = False
+                record.notice = "The store was closed. When it is open again, this run goes on, or says what it needs."
+                view = replace(record.view, status=Status.INTERRUPTED, asks=(), waiting_for=None)
+                record.publish(view)
 
     def events(self, after: int | str | None, record: RunRecord | None = None) -> AsyncGenerator[RunEvent]:
         """What happened and happens, to one run until it has ended, or to all: see `Tail.events`."""

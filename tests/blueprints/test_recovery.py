@@ -689,6 +689,53 @@ def test_a_retry_that_dies_may_be_retried_again(path: Path) -> None:
         assert len(effects) == 3
 
 
+@pytest.mark.case("blueprints:RC-01", "blueprints:RC-04")
+@pytest.mark.parametrize("phase", ["waiting", "executing", "initializing"])
+def test_whoever_waits_for_a_run_when_its_kernel_shuts_down_hears_that_it_was_interrupted(path: Path, phase: str) -> None:
+    gate = Gate()
+
+    async def initialize(context: Any) -> Any:
+        if phase == "initializing":
+            await gate()
+        return {"value": 0}
+
+    @loom.code
+    async def start(access: Any) -> loom.StepResult:
+        if phase == "waiting":
+            await access.interaction.confirm("Go?")
+        await gate()
+        return DONE
+
+    heard: list[str] = []
+    with kernel(path) as session:
+        run = session.flow(blueprint(start, initialize=initialize), "x")
+        if phase == "waiting":
+            at_rest(run)
+        else:
+            gate.reached()
+        rows = kinds(session, run.id)
+
+        def wait() -> None:
+            try:
+                run.wait(PATIENCE)
+            except loom.LoomError as exc:
+                heard.append(exc.code)
+
+        waiting = threading.Thread(target=wait)
+        if phase != "waiting":  # else it says at once that nobody can answer here
+            waiting.start()
+    if phase != "waiting":
+        waiting.join(PATIENCE)
+        assert heard == ["RUN_INTERRUPTED"]
+    gate.open()
+
+    assert is_interrupted(run)
+    assert run.view().pending_action is None
+    assert at_rest(run) == run.view()
+    with kernel(path) as session:
+        assert kinds(session, run.id) == [*rows, "run.interrupted"]  # the next kernel's; the one that went wrote nothing
+
+
 @pytest.mark.case("blueprints:RC-04")
 def test_what_a_code_does_when_its_kernel_shuts_down_is_not_on_record(path: Path) -> None:
     """Its `finally` finds everything over, as after a kill; else a retry would meet a call that its way on never makes."""
