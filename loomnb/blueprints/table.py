@@ -7,6 +7,7 @@ step. What a step's code is given stands in `capabilities.py`, an agent's in `ag
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import inspect
 import textwrap
@@ -490,7 +491,7 @@ def _identity(module: WorkflowModule, stages: Mapping[str, _Stage]) -> str:
     for name, stage in stages.items():
         told[f"stage {name}"] = {
             "entry": stage.entry,
-            "schema": stage.schema.json_schema(),
+            "schema": [stage.schema.json_schema(), _source(stage.schema.parser)],
             "initialize": _source(stage.initialize),
             "steps": {
                 step.name: {
@@ -530,19 +531,27 @@ def _source(function: Any) -> str:
         return ""
     found = inspect.unwrap(function) if callable(function) else function
     found = getattr(found, "function", found)
+    if isinstance(found, functools.partial):
+        return f"{_source(found.func)} {found.args!r} {found.keywords!r}"
     if not (inspect.isroutine(found) or inspect.isclass(found)):
         found = type(found)
     try:
         return textwrap.dedent(inspect.getsource(found))
-    except (OSError, TypeError):
-        compiled = getattr(found, "__code__", None)
-        return _byte_code(compiled) if compiled is not None else code_name(found)
+    except (OSError, TypeError):  # typed into a prompt, or made by exec; of a class in a notebook Python finds no text either
+        members = vars(found) if inspect.isclass(found) else {"": found}
+        told = {name: _byte_code(f.__code__) for name, f in members.items() if isinstance(f, types.FunctionType)}
+        return dumps(told) if told else code_name(found)
 
 
-def _byte_code(compiled: types.CodeType) -> str:
-    """The byte code with its constants; nested code by its own, because its repr tells an address."""
-    constants = [_byte_code(c) if isinstance(c, types.CodeType) else repr(c) for c in compiled.co_consts]
-    return f"{compiled.co_code.hex()} {compiled.co_names} {constants}"
+def _byte_code(code: types.CodeType) -> list[Any]:
+    """What a code does, told the same in every process: no addresses, no order of a set."""
+    constants: list[Any] = []
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            constants.append(_byte_code(constant))
+        else:
+            constants.append(repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant))
+    return [code.co_code.hex(), list(code.co_names), list(code.co_freevars), constants]
 
 
 def know_blueprint(definition: BlueprintDefinition) -> BlueprintDefinition:

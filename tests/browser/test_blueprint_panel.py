@@ -1,4 +1,4 @@
-"""A blueprint's run in a real JupyterLab: where it is, what it asks in the middle of a step, what it holds, and what went wrong."""
+"""A blueprint's run in a real JupyterLab: where it is, what it asks in the middle of a step, what it holds, what went wrong."""
 
 from __future__ import annotations
 
