@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from concurrent.futures import Executor, Future
 from types import SimpleNamespace
 from typing import Any
@@ -96,6 +98,36 @@ def test_the_head_of_a_blueprints_run_says_where_it_was_and_is(run: loom.FlowRun
     ]
     assert "&lt;b&gt;bold" in head["state_html"]
     assert "artifacts" not in head
+
+
+def test_a_step_that_waits_for_a_person_is_not_shown_at_work(run: loom.FlowRun) -> None:
+    run.record.attempt_started -= 10
+
+    assert head_view(run.record)["progress"] is None
+    assert head_view(run.record)["status"] == "waiting"
+
+
+def test_the_seconds_of_a_step_do_not_count_the_wait_for_its_answer(session: loom.Loom) -> None:
+    @loom.code
+    async def slow(access: loom.CodeExecutionAccess) -> loom.StepResult:
+        await access.interaction.confirm("Is it good?")
+        await asyncio.sleep(1.2)
+        return loom.StepResult("done")
+
+    stage = loom.BlueprintStage(
+        state_schema=dict[str, str],
+        initialize_state=nothing,
+        entry_step_name="slow",
+        steps={"slow": loom.BlueprintStep(execution=slow, on={"done": loom.STAGE_END})},
+        on={"done": loom.WORKFLOW_END},
+    )
+    run = session.flow(loom.Blueprint(flow_name="slow", entry_stage_name="only", stages={"only": stage}), "slowly")
+    at_rest(run)
+    run.record.attempt_started -= 100
+    run.answer(True)
+    time.sleep(1.1)
+
+    assert head_view(run.record)["progress"]["since"] < 2
 
 
 def test_the_artifacts_of_the_record_are_shown_and_the_head_stays_small(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
@@ -18,12 +19,27 @@ from loomnb.blueprints.storage import Storage
 from loomnb.blueprints.table import BlueprintDefinition
 from loomnb.blueprints.views import FlowRunView, view_of
 from loomnb.documents import DocumentEntity
-from loomnb.errors import StepError
+from loomnb.errors import InvalidRequest, StepError, WorldFailed
 from loomnb.jsonvalue import freeze, thaw
 from loomnb.present import Story, artifact_markdown
-from loomnb.runtime import END, FINISHED, REGISTRY, START, Run
+from loomnb.runtime import END, FINISHED, MISSING, REGISTRY, START, Run
 
-__all__ = ["FlowRun"]
+__all__ = ["FlowRun", "checkpointing"]
+
+
+@contextlib.contextmanager
+def checkpointing() -> Generator[None]:
+    """Tell a commit that fails in the contract's words.
+
+    Raises:
+        StepError: one did (RUN_CHECKPOINT_FAILED).
+    """
+    try:
+        yield
+    except WorldFailed as exc:
+        if exc.code != "COMMIT_FAILED":
+            raise
+        raise StepError(exc.message, code="RUN_CHECKPOINT_FAILED", advice=exc.advice, cause=exc) from exc
 
 
 def _told_artifact(number: int, artifact: StoredArtifact) -> DocumentEntity:
@@ -107,6 +123,18 @@ class FlowRun(Run):
         await super().settled()
         return self.view()
 
+    def answer(self, name_or_id: Any = MISSING, payload: Any = MISSING, *, source: str = "code") -> None:
+        """Answer the open question: `run.answer(action_id, answer)`, or `run.answer(answer)`. Returns once that is committed.
+
+        Raises:
+            InvalidRequest: the id is blank.
+            AnswerInvalid: the answer does not fit (INVALID_REQUEST); the question stays open as it was.
+            AnswerRefused: this is not the open question, or no longer (CONFLICT).
+        """
+        if payload is not MISSING and isinstance(name_or_id, str) and not name_or_id.strip():
+            raise InvalidRequest("The id of the question is blank.", advice="It is run.view().pending_action.id.")
+        super().answer(name_or_id, payload, source=source)
+
     def cancel(self, timeout: float = 2.0) -> None:
         """Stop it: its capabilities end at once and its signal is aborted, and code that goes on can do nothing any more. What
         was committed stays. A finished run is left as it is.
@@ -116,7 +144,8 @@ class FlowRun(Run):
             StepError: that it was stopped could not be stored (RUN_CHECKPOINT_FAILED); it is stopped all the same.
         """
         was_over = self.status in FINISHED
-        super().cancel(timeout)
+        with checkpointing():
+            super().cancel(timeout)
         failure = self.record.view.failure
         if not was_over and failure is not None and failure.code == "RUN_CHECKPOINT_FAILED":
             raise StepError(failure.message, code="RUN_CHECKPOINT_FAILED", cause=self.record.exception)

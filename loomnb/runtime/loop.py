@@ -58,6 +58,8 @@ class Runtime:
         self.closed = False
         self.unrecoverable: dict[str, str] = {}
         """Runs that could not be read at open, with the reason. They were left as they are."""
+        self.resumed: dict[str, None] = {}
+        """Runs that a kernel died with and that went on by themselves in this one, in order."""
         self._hosts = Hosts()
         self._tail = Tail(database, self._hosts)
         self._records = Records(database, source, self._hosts)
@@ -285,6 +287,7 @@ class Runtime:
                 record.tell("view")
                 return
             is_due_later = record.due is not None and record.due.at is not None
+            self.resumed[record.id] = None
             self._turn(record, Event.REARMED if is_due_later else Event.RESUMED, "run.resumed")
         if is_due_later:
             self._moves.arm(record)
@@ -513,7 +516,8 @@ class Runtime:
             for r in sorted(tree.values(), key=lambda r: (r.id.count("."), r.id)):
                 locks.enter_context(r.lock)
                 if r.passing:
-                    r.cancel_requested = True
+                    # It goes on, to its end: whoever waits for it, or for the stop, waits for that.
+                    r.cancel_requested, r.suspended = True, False
                     self._hosts.of(r).post(stop_body, r)
                 elif r.status not in FINISHED:
                     resting.append(r)

@@ -167,7 +167,10 @@ class Records:
         record.advice = record.notice = ""
         record.changed = False
         if definition is None:
-            record.advice = f"Run the cell that defines the workflow {record.workflow!r}: then this run goes on."
+            what = f"cell that defines the workflow {record.workflow!r}"
+            if record.stamped:
+                what = f"cells of the blueprint {record.workflow!r}, up to loom.flow(…)"
+            record.advice = f"Run the {what}: then this run goes on."
         elif record.origin and definition.origin != record.origin and definition.fingerprint != record.fingerprint:
             record.advice = (
                 f"This run belongs to the {record.workflow!r} of {record.origin}; the one defined here comes from "
@@ -207,8 +210,10 @@ class Records:
             )
             return None
         if record.status is Status.INTERRUPTED and record.call is not None and record.call.is_lost:
+            asked = record.call.asked is not None and not record.call.answered
+            when = f"while {record.place!r} asked, and no `recover` of it takes an answer now" if asked else ""
             record.notice = (
-                f"Its kernel died in the middle of {record.place!r}. run.retry() makes the step again, and does not repeat what "
-                "is on record of it; run.retry(fresh=True) begins it anew with the State it had."
+                f"Its kernel died {when or f'in the middle of {record.place!r}'}. run.retry() makes the step again, and does not "
+                "repeat what is on record of it; run.retry(fresh=True) begins it anew with the State it had."
             )
         return definition

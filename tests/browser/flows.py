@@ -73,3 +73,94 @@ class ImportWorkflow(loom.BaseWorkflow):
 run = loom.start(ImportWorkflow)
 run
 '''
+
+RELEASE_DEFINED = '''
+import loomnb as loom
+from pydantic import BaseModel
+loom.open("store.duckdb")
+
+class Brief(BaseModel):
+    product: str
+    audience: str = ""
+    rounds: int = 0
+    remarks: list[str] = []
+
+class Sent(BaseModel):
+    to: list[str] = []
+
+@loom.code
+async def clarify(access):
+    print("asking for the audience")
+    answers = await access.interaction.ask_questions([
+        {"id": "audience", "question": "Who reads them?", "isSkippable": False, "description": "It decides the *tone*.",
+         "options": [{"id": "d", "label": "developers", "description": "with code"}, {"id": "u", "label": "everybody"}]},
+        {"id": "length", "question": "How long may they be?", "isSkippable": True},
+    ])
+    await access.state.update({**access.state.value, "audience": answers["audience"]})
+    return loom.StepResult("clear")
+
+@clarify.recover
+async def clarified(saved, access):
+    print("the kernel died meanwhile")
+    await access.state.update({**access.state.value, "audience": saved.answers["audience"]})
+    return loom.StepResult("clear")
+
+@loom.code
+async def write(access):
+    brief = access.state.value
+    text = f"# {brief['product']}\\n\\nFor *{brief['audience']}*.\\n\\n- faster `store`\\n- blueprints\\n"
+    text += "".join(f"- {remark}\\n" for remark in brief["remarks"])
+    found = await access.storage.get_artifact("release", "notes")
+    operation = {"type": "create_artifact", "id": "notes", "payload": {"flowName": "release", "stageName": "notes", "data": text}}
+    if found is not None:
+        operation |= {"type": "replace_artifact", "expectedRevision": found.revision}
+    await access.storage.commit([operation])
+    await access.state.update({**brief, "rounds": brief["rounds"] + 1})
+    print("wrote round", brief["rounds"] + 1)
+    return loom.StepResult("written")
+
+@loom.code
+async def review(access):
+    brief = access.state.value
+    verdict = await access.interaction.confirm(f"Are the notes of **{brief['product']}** for *{brief['audience']}* good?")
+    if verdict.is_confirmed:
+        return loom.StepResult("done")
+    await access.state.update({**brief, "remarks": [*brief["remarks"], verdict.feedback or "more"]})
+    return loom.StepResult("again")
+
+@loom.code
+async def send(access):
+    print("sending")
+    token = "secret-" + "token"
+    if not READY:
+        raise ConnectionError(f"the server refused {token}")
+    return loom.StepResult("done")
+
+READY = True
+release = loom.Blueprint(
+    flow_name="release",
+    title="Release notes",
+    entry_stage_name="notes",
+    stages={
+        "notes": loom.BlueprintStage(
+            state_schema=Brief,
+            initialize_state=lambda context: {"product": context.intent},
+            entry_step_name="clarify",
+            steps={
+                "clarify": loom.BlueprintStep(execution=clarify, on={"clear": "write"}),
+                "write": loom.BlueprintStep(execution=write, on={"written": "review"}),
+                "review": loom.BlueprintStep(execution=review, on={"done": loom.STAGE_END, "again": "write"}),
+            },
+            on={"done": "sending"},
+        ),
+        "sending": loom.BlueprintStage(
+            state_schema=Sent,
+            initialize_state=lambda context: {},
+            entry_step_name="send",
+            steps={"send": loom.BlueprintStep(execution=send, on={"done": loom.STAGE_END})},
+            on={"done": loom.WORKFLOW_END},
+        ),
+    },
+)
+'''
+RELEASE = RELEASE_DEFINED + '\nrun = loom.flow(release, "Loom 1.2", key="release")\nrun\n'

@@ -155,7 +155,7 @@ class Kernel:
         return cell
 
     def wait(self, cell: Cell, timeout: float = 30) -> Cell:
-        self.until(lambda: cell.done, timeout, what=f"the end of {cell}")
+        self.until(lambda: cell.done, timeout, what=lambda: f"the end of {cell}")
         return cell
 
     def run(self, code: str, timeout: float = 30) -> Cell:
@@ -200,13 +200,14 @@ class Kernel:
 
     # -- the pump ------------------------------------------------------------------------------
 
-    def until(self, condition: Callable[[], object], timeout: float = 30, *, what: str = "it") -> None:
-        """Take messages until the condition holds."""
+    def until(self, condition: Callable[[], object], timeout: float = 30, *, what: str | Callable[[], str] = "it") -> None:
+        """Take messages until the condition holds. `what` is waited for; as a function it is asked when that was in vain."""
         end = time.monotonic() + timeout
         while not condition():
             left = end - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"ipykernel {self.version}: waited {timeout} s for {what}")
+                text = what if isinstance(what, str) else what()
+                raise TimeoutError(f"ipykernel {self.version}: waited {timeout} s for {text}")
             self.pump(min(left, 0.2))
 
     def pump(self, timeout: float = 0) -> None:

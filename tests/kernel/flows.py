@@ -76,3 +76,90 @@ class OneWorkflow(loom.BaseWorkflow):
 run = {start}
 run
 """
+
+DELIVER_DEFINED = (
+    OPEN
+    + '''
+class Spec(BaseModel):
+    goal: str
+    name: str = ""
+
+def made(text):
+    with open("made.txt", "a") as file:
+        file.write(text + "\\n")
+
+@loom.code
+async def clarify(access):
+    made("clarify")
+    print("who is it for?")
+    answers = await access.interaction.ask_questions(
+        [{"id": "name", "question": "Your name?", "isSkippable": False}]
+    )
+    made("clarified")
+    await access.state.update({**access.state.value, "name": answers["name"]})
+    return loom.StepResult("clear")
+
+@clarify.recover
+async def go_on(saved, access):
+    made("recover " + saved.action.id)
+    await access.state.update({**access.state.value, "name": saved.answers["name"]})
+    return loom.StepResult("clear")
+
+@loom.code
+async def publish(access):
+    print("is it good?")
+    spec = access.state.value
+    verdict = await access.interaction.confirm(f"Publish **{spec['goal']}** for {spec['name']}?")
+    if not verdict.is_confirmed:
+        print("no:", verdict.feedback)
+        return loom.StepResult("again")
+    await access.storage.commit([
+        {"type": "create_artifact", "id": "notes", "payload": {"flowName": "deliver", "stageName": "spec", "data": spec}}
+    ])
+    return loom.StepResult("done")
+
+deliver = loom.Blueprint(
+    flow_name="deliver",
+    entry_stage_name="spec",
+    stages={
+        "spec": loom.BlueprintStage(
+            state_schema=Spec,
+            initialize_state=lambda context: {"goal": context.intent},
+            entry_step_name="clarify",
+            steps={
+                "clarify": loom.BlueprintStep(execution=clarify, on={"clear": "publish"}),
+                "publish": loom.BlueprintStep(execution=publish, on={"done": loom.STAGE_END, "again": "clarify"}),
+            },
+            on={"done": loom.WORKFLOW_END},
+        )
+    },
+)
+'''.replace("class Spec", "from pydantic import BaseModel\n\nclass Spec")
+)
+DELIVER = DELIVER_DEFINED + '\nrun = loom.flow(deliver, "Notes", key="notes")\nrun\n'
+
+
+def step(body: str, *, flow: str = "one", sync: bool = False, start: str = "", head: str = "", recover: str = "") -> str:
+    """A cell with a blueprint of one step, `body`, started and shown."""
+    indented = "\n".join("    " + line for line in body.strip().splitlines())
+    goes_on = "\n".join("    " + line for line in recover.strip().splitlines())
+    goes_on = f"@{flow}_work.recover\nasync def {flow}_go_on(saved, access):\n{goes_on}" if recover else ""
+    start = start or f'loom.flow({flow}, "do it", key="{flow}")'
+    return f"""{OPEN}
+{head}
+@loom.code
+{"def" if sync else "async def"} {flow}_work(access):
+{indented}
+
+{goes_on}
+
+{flow} = loom.Blueprint(flow_name="{flow}", entry_stage_name="only", stages={{
+    "only": loom.BlueprintStage(
+        state_schema=dict, initialize_state=lambda context: {{"n": 0}}, entry_step_name="work",
+        steps={{"work": loom.BlueprintStep(execution={flow}_work, on={{"done": loom.STAGE_END}})}},
+        on={{"done": loom.WORKFLOW_END}},
+    )
+}})
+run = {start}
+run
+"""

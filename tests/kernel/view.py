@@ -24,7 +24,7 @@ class View:
     @classmethod
     def of(cls, cell: Cell, kernel: Kernel, *, subshell: str | None = None, silent: bool = False) -> View:
         """The view of the panel a cell shows; like the real one it says hello, unless it is to be silent."""
-        kernel.until(lambda: cell.model_ids, WITHIN, what=f"a panel; {cell}")
+        kernel.until(lambda: cell.model_ids, WITHIN, what=lambda: f"a panel; {cell}")
         view = cls(kernel, cell.model_ids[-1], subshell=subshell)
         if not silent:
             view.hello()
@@ -79,7 +79,7 @@ class View:
 
     def until(self, holds: Any, what: str, timeout: float = WITHIN) -> None:
         """Take messages until it holds."""
-        self.kernel.until(holds, timeout, what=f"{what}; the panel last said {self.heard[-1:]}")
+        self.kernel.until(holds, timeout, what=lambda: f"{what}; the panel last said {self.heard[-1:]}")
 
     def until_asked(self, label: str) -> None:
         """Wait until an ask of this label is open."""

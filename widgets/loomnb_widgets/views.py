@@ -146,7 +146,7 @@ def _progress(record: RunRecord) -> dict[str, Any] | None:
         return {"text": str(told), "since": round(since, 1), "fraction": told.done / told.total if told.total else None}
     attempt = record.attempt
     seconds = record.source.monotonic() - record.attempt_started
-    if attempt is None or seconds < 1:
+    if attempt is None or record.suspended or seconds < 1:
         return None
     return {"text": attempt.move.name.replace("_", " "), "since": round(seconds, 1), "fraction": None}
 
