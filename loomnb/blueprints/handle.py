@@ -52,7 +52,7 @@ def _told_artifact(number: int, artifact: StoredArtifact) -> DocumentEntity:
         key=f"artifact {number}",
         document_name="artifact" if markdown is None else "markdown",
         content=freeze(data if markdown is None else {"markdown": f"**{title}**\n\n{markdown}"}),
-        title=title,
+        title=title if markdown is None else "",
         index=number,
     )
 
