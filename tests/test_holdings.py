@@ -105,6 +105,7 @@ def test_a_step_that_waits_for_a_person_is_not_shown_at_work(run: loom.FlowRun) 
 
     assert head_view(run.record)["progress"] is None
     assert head_view(run.record)["status"] == "waiting"
+    assert run.is_settled_below(), "a page without a person would be saved only seconds later"
 
 
 def test_the_seconds_of_a_step_do_not_count_the_wait_for_its_answer(session: loom.Loom) -> None:
