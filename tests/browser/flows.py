@@ -74,7 +74,7 @@ run = loom.start(ImportWorkflow)
 run
 '''
 
-RELEASE_DEFINED = '''
+RELEASE_DEFINED = """
 import loomnb as loom
 from pydantic import BaseModel
 loom.open("store.duckdb")
@@ -162,5 +162,5 @@ release = loom.Blueprint(
         ),
     },
 )
-'''
+"""
 RELEASE = RELEASE_DEFINED + '\nrun = loom.flow(release, "Loom 1.2", key="release")\nrun\n'

@@ -77,9 +77,10 @@ run = {start}
 run
 """
 
+
 DELIVER_DEFINED = (
     OPEN
-    + '''
+    + """
 class Spec(BaseModel):
     goal: str
     name: str = ""
@@ -134,7 +135,7 @@ deliver = loom.Blueprint(
         )
     },
 )
-'''.replace("class Spec", "from pydantic import BaseModel\n\nclass Spec")
+""".replace("class Spec", "from pydantic import BaseModel\n\nclass Spec")
 )
 DELIVER = DELIVER_DEFINED + '\nrun = loom.flow(deliver, "Notes", key="notes")\nrun\n'
 

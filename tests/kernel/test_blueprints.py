@@ -284,7 +284,9 @@ def test_pending_events_and_the_view_tell_of_a_steps_question(person: Kernel) ->
     view.until_asked("Please confirm")
     view.answer({"isConfirmed": True})
     view.until_status("completed")
-    events = person.run("async for e in run.events(): print(e.type, e.status or '', e.data.get('name', ''), e.data.get('how', ''))")
+    events = person.run(
+        "async for e in run.events(): print(e.type, e.status or '', e.data.get('name', ''), e.data.get('how', ''))"
+    )
     lines = [" ".join(line.split()) for line in events.stdout.splitlines() if "log.added" not in line]
     assert lines == [
         "workflow.created pending",
