@@ -225,7 +225,7 @@ def document_plain(entity: DocumentEntity, children: Mapping[str, Child] = _NO_C
 def _head_and_body(one: DocumentEntity | tuple[Ask, Any], children: Mapping[str, Child]) -> tuple[str, str]:
     """The line above a document or an answered question, and its safe HTML."""
     if isinstance(one, tuple):
-        return ask_heading(one[0]), answer_html(*one)
+        return one[0].label, answer_html(*one)
     if _link(one, children)[0]:
         return "", document_html(one, children)
     kind = document_kind(one)
