@@ -332,8 +332,7 @@ def answer_html(ask: Ask, payload: Any) -> str:
     rows = [(escape(name), value_html(value)) for name, value in _answer_pairs(ask, payload)]
     named = "".join(f"<li>{name} → <b>{value}</b></li>" for name, value in rows if name)
     body = markdown_html(ask.context) if ask.context else ""
-    mark = "✗" if ask.kind == "confirm" and not payload["isConfirmed"] else "✓"
-    body += "".join(f"<div>{mark} <b>{value}</b></div>" for name, value in rows if not name)
+    body += "".join(f"<div>✓ <b>{value}</b></div>" for name, value in rows if not name)
     return body + (f"<ul>{named}</ul>" if named else "")
 
 
