@@ -42,7 +42,8 @@ CHROMIUM_PLACES = (  # where macOS keeps it: an application, not a command
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
-SLOW_MARKS = "not kernel and not browser and not crash"
+SLOW_MARKS = "not kernel and not browser and not crash and not slow"
+ALONE_MARKS = "kernel or browser or crash or slow"
 TICK_S = 10
 
 
@@ -257,7 +258,13 @@ def test(fast: bool, rest: list[str]) -> int:
             return run_stages([*checks(python), Stage("pytest", [*pytest, "-m", SLOW_MARKS, *rest])], env)
         env["CHROMIUM"] = find_chromium()
         run_quietly("fetching the ipykernel versions to test on", [python, str(KERNEL_MATRIX)], env)
-        stages = [*checks(python), Stage("pytest", [*pytest, *rest])]
+        # What only computes runs two at a time; kernels, browsers and killed processes promise seconds, and have the machine to
+        # themselves.
+        stages = [
+            *checks(python),
+            Stage("pytest, two at a time", [*pytest, "-n", "2", "-m", SLOW_MARKS, *rest]),
+            Stage("pytest, kernels and browsers", [*pytest, "-m", ALONE_MARKS, *rest]),
+        ]
         stages += [
             # One process each: a notebook starts on an empty store, as it would for a newcomer.
             Stage(f"nbval {path.name}", [*pytest, "--nbval", "-p", "no:cacheprovider", str(path)])

@@ -25,7 +25,7 @@ _DOCUMENTS = (
     "MessageDocument PlainDocument StaticDocumentMeta WidgetRef document"
 )
 _RUNTIME = (
-    "Event Failure HistoryEntry ModelProvider ModelTool Progress Run RunContext RunEvent RunView Status ToolRequest "
+    "Event Failure HistoryEntry ModelProvider ModelTool Progress Restored Run RunContext RunEvent RunView Status ToolRequest "
     "TransitionInput TurnRequest TurnResult WorkflowState use_models"
 )
 _TOOLS = (
@@ -51,7 +51,7 @@ _BLUEPRINTS = (
 )
 _STUDIO = (
     "App Artifact AskRun Loom Pending PendingAsk WorkflowRunner answers artifact ask_questions cancel_all_runs close "
-    "confirm events flow flows pending restore run runs snapshot sql start studio_app"
+    "confirm define events flow flows pending restore run runs snapshot sql start studio_app"
 )
 
 _WHERE: dict[str, tuple[str, str]] = {
@@ -78,6 +78,8 @@ _DEPRECATED = ("Query", "SnapshotCategory")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "storage":  # of the store that is the default one now
+        return importlib.import_module("loomnb.studio").default().storage
     if name in _DEPRECATED:
         return importlib.import_module("loomnb.blueprints.metadata").former(name, stacklevel=3)
     try:

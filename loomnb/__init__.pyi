@@ -134,6 +134,7 @@ from loomnb.runtime import HistoryEntry as HistoryEntry
 from loomnb.runtime import ModelProvider as ModelProvider
 from loomnb.runtime import ModelTool as ModelTool
 from loomnb.runtime import Progress as Progress
+from loomnb.runtime import Restored as Restored
 from loomnb.runtime import Run as Run
 from loomnb.runtime import RunContext as RunContext
 from loomnb.runtime import RunEvent as RunEvent
@@ -160,6 +161,7 @@ from loomnb.studio import ask_questions as ask_questions
 from loomnb.studio import cancel_all_runs as cancel_all_runs
 from loomnb.studio import close as close
 from loomnb.studio import confirm as confirm
+from loomnb.studio import define as define
 from loomnb.studio import events as events
 from loomnb.studio import flow as flow
 from loomnb.studio import flows as flows
@@ -198,6 +200,7 @@ from loomnb.workflows import workflow as workflow
 
 Query = StorageQuery
 SnapshotCategory = StorageCategory
+storage: Storage
 
 __version__: str
 
@@ -292,6 +295,7 @@ __all__ = [
     "Refused",
     "Relation",
     "Report",
+    "Restored",
     "Run",
     "RunContext",
     "RunEvent",
@@ -365,6 +369,7 @@ __all__ = [
     "close",
     "code",
     "confirm",
+    "define",
     "define_agent_tool",
     "document",
     "events",

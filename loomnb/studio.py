@@ -29,6 +29,7 @@ from loomnb.blueprints import (
     check_models,
     check_project,
     check_source,
+    checkpointing,
     known_blueprint,
     models_of,
     new_run_id,
@@ -37,7 +38,20 @@ from loomnb.errors import Conflict, LoomError, Refused, StoreClosed, Unavailable
 from loomnb.ids import SYSTEM, Source
 from loomnb.present import ArtifactDiff, ArtifactView, Story, artifact_bundle
 from loomnb.ready import ASK, Runner, know_ready
-from loomnb.runtime import CURRENT, FINISHED, LOCAL_USER, Face, ModelProvider, NoFace, Run, RunEvent, RunRecord, Runtime, Status
+from loomnb.runtime import (
+    CURRENT,
+    FINISHED,
+    LOCAL_USER,
+    Face,
+    ModelProvider,
+    NoFace,
+    Restored,
+    Run,
+    RunEvent,
+    RunRecord,
+    Runtime,
+    Status,
+)
 from loomnb.store import MEMORY, Database, Relation, damaged, query
 from loomnb.tools import Provide
 from loomnb.workflows import (
@@ -64,6 +78,7 @@ __all__ = [
     "close",
     "confirm",
     "default",
+    "define",
     "events",
     "flow",
     "flows",
@@ -423,20 +438,22 @@ class Loom:
         Raises:
             InvalidRequest: the intent is no text or blank, the project is no folder, or a role of an agent has no model.
             BlueprintInvalid: the blueprint cannot work; every problem is told.
-            StepError: its entry stage or step is not defined (INVALID_CURSOR).
+            StepError: its entry stage or step is not defined (INVALID_CURSOR), or it could not be stored (RUN_CHECKPOINT_FAILED).
             NotFound: no flow has this name.
             StoreBusy: it is exclusive and another run is active, or the other way round (BUSY); try again later.
             Unavailable: the store was closed.
         """
         if self.runtime.closed:
             raise Unavailable("The store was closed.", advice="Open it again: loom.open(...).", retryable=False)
+        if not isinstance(blueprint, str):  # the contract's order: an unknown name, then the intent, then what it begins with
+            check_intent(intent)
         definition = known_blueprint(blueprint)
         check_intent(intent)
         given = check_models(definition, models)
         config: dict[str, Any] = {"source": check_source(source)}
         config |= {"project": check_project(project, self.path)} if project is not None else {}
         config |= {"exclusive": True} if definition.exclusive else {}
-        with models_of(given):
+        with models_of(given), checkpointing():
             record = self.runtime.start(
                 definition,
                 {"intent": intent},
@@ -445,6 +462,7 @@ class Loom:
                 labels=labels,
                 title=title,
                 step_limit=step_limit,
+                pipelined=False,  # what a step does is durable at the call, whatever the store does for workflows
                 loop=loop,
                 config=config,
                 run_id=new_run_id(self.runtime.source),
@@ -456,6 +474,22 @@ class Loom:
         handle = self._handle(record)
         assert isinstance(handle, FlowRun)
         return handle
+
+    def define(self, blueprint: Blueprint | WorkflowModule | str | os.PathLike[str]) -> Restored:
+        """Make a blueprint known here without starting it, so that its stored runs go on; those of them that are not finished.
+
+        After a restart, the cell that makes the blueprint does not say so by itself; `loom.flow` does, and so does this. As a
+        cell's last line it says what becomes of each run and what you can do.
+
+        Args:
+            blueprint: what `loom.flow` takes.
+
+        Raises:
+            BlueprintInvalid: the blueprint cannot work; every problem is told.
+            NotFound: no flow has this name.
+        """
+        name = known_blueprint(blueprint).name
+        return self._restored(lambda record: record.workflow == name, _known_text(name))
 
     def flows(self, flow_name: str | None = None) -> list[FlowRun]:
         """Every run of a blueprint, finished ones too, in the order they were started.
@@ -539,9 +573,23 @@ class Loom:
         ]
         return Pending(found, notes)
 
-    def restore(self) -> list[Run]:
-        """Let the runs of a dead kernel go on whose definition is known; every run that is not finished."""
-        return [self._handle(record) for record in self.runtime.restore()]
+    def restore(self) -> Restored:
+        """Let the runs of a dead kernel go on whose definition is known; every run that is not finished.
+
+        As a cell's last line it says what went on by itself, what waits, what was interrupted or changed, what cannot be read,
+        and what you can do about each. A blueprint is known here after `loom.flow` or `loom.define`.
+        """
+        self.runtime.restore()
+        return self._restored(lambda _: True)
+
+    def _restored(self, wanted: Callable[[RunRecord], bool], heading: str = "") -> Restored:
+        resumed = [self.runtime.record(run_id) for run_id in tuple(self.runtime.resumed)]
+        return Restored(
+            [self._handle(record) for record in self.runtime.live() if wanted(record)],
+            resumed=[self._handle(record) for record in resumed if wanted(record)],
+            unrecoverable=self.runtime.unrecoverable if not heading else None,
+            heading=heading,
+        )
 
     def _handle(self, record: RunRecord) -> Run:
         if record.stamped and record.artifacts is None:
@@ -913,6 +961,19 @@ def flow(
     )
 
 
+def define(blueprint: Blueprint | WorkflowModule | str | os.PathLike[str]) -> Restored:
+    """Make a blueprint known: see `Loom.define`. Where no store is open, none is opened for it."""
+    with _Process.guard:
+        session = _Process.default
+    if session is None and not _Process.refused:
+        return Restored([], heading=_known_text(known_blueprint(blueprint).name))
+    return default().define(blueprint)
+
+
+def _known_text(flow_name: str) -> str:
+    return f"The blueprint {flow_name!r} is known here."
+
+
 def flows(flow_name: str | None = None) -> list[FlowRun]:
     """Every run of a blueprint: see `Loom.flows`."""
     return default().flows(flow_name)
@@ -948,7 +1009,7 @@ def pending() -> Pending:
     return default().pending()
 
 
-def restore() -> list[Run]:
+def restore() -> Restored:
     """Let the runs of a dead kernel go on: see `Loom.restore`."""
     return default().restore()
 
@@ -980,7 +1041,8 @@ def snapshot(path: str) -> Path:
 
 # The default store's verbs are the same verbs: what `loom.start?` shows is what `Loom.start?` shows.
 _VERBS: Sequence[Callable[..., Any]] = (
-    *(start, flow, flows, artifact, cancel_all_runs, run, runs, pending, restore, ask_questions, confirm, answers, sql, snapshot),
+    *(start, flow, define, flows, artifact, cancel_all_runs, run, runs, pending, restore, ask_questions, confirm, answers, sql),
+    snapshot,
 )
 for _verb in _VERBS:
     _verb.__doc__ = getattr(Loom, _verb.__name__).__doc__

@@ -66,6 +66,10 @@ def test_a_former_name_still_works_and_warns(former: str, now: str) -> None:
     assert warned[0].filename == __file__
 
 
+def test_storage_is_that_of_the_default_store(session: loom.Loom) -> None:
+    assert loom.storage is session.storage
+
+
 def test_dir_lists_every_public_name() -> None:
     assert set(loom.__all__) <= set(dir(loom))
 

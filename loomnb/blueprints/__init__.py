@@ -30,12 +30,13 @@ from loomnb.blueprints.admission import (
     models_of,
     new_run_id,
 )
-from loomnb.blueprints.agents import agent_execution_context_key, define_agent_tool, get_agent_execution_access
+from loomnb.blueprints.agent_binding import agent_execution_context_key, get_agent_execution_access
+from loomnb.blueprints.agent_tools import define_agent_tool
 from loomnb.blueprints.catalog import KERNEL, RUNTIME, ErrorCatalog, ErrorEntry
 from loomnb.blueprints.code import Code, code
 from loomnb.blueprints.diagnostics import BlueprintInvalid, Diagnostic, Report
 from loomnb.blueprints.folder import load_folder, validate
-from loomnb.blueprints.handle import FlowRun
+from loomnb.blueprints.handle import FlowRun, checkpointing
 from loomnb.blueprints.metadata import workflow_metadata_schema, workflow_protocol_version
 from loomnb.blueprints.model import (
     STAGE_END,
@@ -129,6 +130,7 @@ __all__ = [
     "check_models",
     "check_project",
     "check_source",
+    "checkpointing",
     "code",
     "compile_blueprint",
     "define_agent_tool",

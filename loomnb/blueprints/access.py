@@ -164,7 +164,8 @@ class StoragePage:
 
 StorageOperation: TypeAlias = Mapping[str, Any]
 """One of the five, with the contract's names: `{"type": "create_artifact", "id", "payload": {"flowName", "stageName", "data"}}`,
-`replace_artifact` and `remove_artifact` with `expectedRevision`, `append_record`, `remove_record`."""
+`replace_artifact` and `remove_artifact` with `expectedRevision`, `append_record`, `remove_record`. `flow_name`, `stage_name` and
+`expected_revision` do too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import Any
 from loomnb.blueprints.folder import load_folder
 from loomnb.blueprints.model import Blueprint, WorkflowModule
 from loomnb.blueprints.project import ProjectFiles
+from loomnb.blueprints.shapes import is_blank
 from loomnb.blueprints.storage_rules import check_name
 from loomnb.blueprints.table import BlueprintDefinition, compile_blueprint, know_blueprint
 from loomnb.errors import InvalidRequest, StoreBusy
@@ -55,8 +56,12 @@ def check_intent(intent: object) -> None:
     Raises:
         InvalidRequest: it is.
     """
-    if not isinstance(intent, str) or not intent.replace("\ufeff", "").strip():
+    if not isinstance(intent, str) or is_blank(intent):
         raise InvalidRequest("The intent is a text that is not blank.", advice='Write intent="what is to be done".')
+    try:
+        intent.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidRequest("The intent holds half of a surrogate pair: it is no valid text.", cause=exc) from exc
 
 
 def check_source(source: object) -> str:

@@ -225,7 +225,7 @@ class Project:
             return await call()
         except (ProjectError, OSError) as exc:
             self._live.check()
-            self._live.note_failure(number, name, told, {"code": "", "message": str(exc), "retryable": False})
+            self._live.note_failure(number, name, told, exc)
             raise
         finally:
             self._live.check()

@@ -8,12 +8,47 @@ from typing import Any, Generic, TypeVar, overload
 
 from loomnb.errors import DefinitionError
 
-__all__ = ["Code", "code", "code_name", "recover_of"]
+__all__ = ["Code", "called_by", "code", "code_name", "latest", "on_replaced", "recover_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 _SIGNATURE = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in ("input", "access")])
+
+
+class _Latest:
+    """The newest code of each name that a notebook's cells have made: running a cell again replaces the code, also where a
+    blueprint of another cell holds the old one."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Code[Any]] = {}
+        self._listeners: list[Callable[[Code[Any]], None]] = []
+
+    def note(self, made: Code[Any]) -> None:
+        """A code was made."""
+        if made.__module__ == "__main__" and "<" not in made.__qualname__:  # neither a lambda nor one made in a function
+            is_new = made.__qualname__ not in self._known
+            self._known[made.__qualname__] = made
+            if not is_new:
+                self.tell(made)
+
+    def of(self, code: Any) -> Any:
+        """The newest one of its name; whatever it is itself, where it has none."""
+        if not isinstance(code, Code) or code.__module__ != "__main__":
+            return code
+        return self._known.get(code.__qualname__, code)
+
+    def listen(self, call: Callable[[Code[Any]], None]) -> None:
+        """Call something with each code that replaced another, and again when it got its `recover`."""
+        self._listeners.append(call)
+
+    def tell(self, made: Code[Any]) -> None:
+        """Call them."""
+        for call in self._listeners:
+            call(made)
+
+
+_LATEST = _Latest()
 
 
 class Code(Generic[F]):
@@ -36,6 +71,7 @@ class Code(Generic[F]):
         self._names = _names(function, ("input", "access"))
         if recovery is not None:
             self.recover(recovery)
+        _LATEST.note(self)
 
     def __call__(self, input: None, access: Any) -> Any:  # noqa: A002  # the contract's word
         """What the function gives. It is handed only what it asks for: `(input, access)`, `(access)` or nothing."""
@@ -55,7 +91,10 @@ class Code(Generic[F]):
             return function(*(given[name] for name in names))
 
         recovery.__wrapped__ = function  # type: ignore[attr-defined]  # inspect looks for it
+        recovery.function = function  # type: ignore[attr-defined]  # and we for this: see called_by
         self.recovery = recovery
+        if _LATEST.of(self) is self:
+            _LATEST.tell(self)
         return function
 
     def __repr__(self) -> str:
@@ -107,12 +146,29 @@ def code(function: Callable[..., Any] | None = None, /, *, recover: Callable[...
     return lambda f: Code(f, recover)
 
 
+def latest(executable: Any) -> Any:
+    """The newest code of its name, where a notebook's cell was run again; else itself."""
+    return _LATEST.of(executable)
+
+
+def on_replaced(call: Callable[[Code[Any]], None]) -> None:
+    """Call something with each code that replaced another of its name."""
+    _LATEST.listen(call)
+
+
 def recover_of(executable: Any) -> Callable[..., Any] | None:
     """What a code goes on with after a restart; None when nothing can. Looked up without calling anything of it."""
     if isinstance(executable, Code):
         return executable.recovery
     found = getattr(executable, "recover", None)
     return found if callable(found) else None
+
+
+def called_by(executable: Any) -> Any:
+    """The user's own function in a code or recovery of ours; anything else is what it is."""
+    if isinstance(executable, Code):
+        return called_by(executable.function)
+    return getattr(executable, "function", executable) if inspect.isfunction(executable) else executable
 
 
 def code_name(executable: Any) -> str:

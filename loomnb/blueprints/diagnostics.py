@@ -137,7 +137,7 @@ class Report:
         columns, types = ["where", "severity", "code", "problem"], ["VARCHAR"] * 4
         rows = [[d.location, d.severity, d.code, ". ".join(t for t in (d.message, d.advice) if t)] for d in self.diagnostics]
         summary, total = self._summary(), len(rows)
-        table = table_html(columns, types, rows, total) if rows else ""
+        table = _left(table_html(columns, types, rows, total)) if rows else ""
         markdown = [markdown_safe(summary), *([table_markdown(columns, types, rows, total)] if rows else [])]
         return {
             "text/plain": repr(self),
@@ -191,6 +191,11 @@ class Findings:
     def in_order(self) -> list[Diagnostic]:
         """All of it, by file and place."""
         return sorted(self._found, key=lambda d: (self._files[d.file], d.line or 0, d.column or 0))
+
+
+def _left(table: str) -> str:
+    """Sentences begin at the left; JupyterLab sets the cells of a table to the right."""
+    return table.replace("<td>", '<td style="text-align:left">').replace("<th ", '<th style="text-align:left" ')
 
 
 # -- words ----------------------------------------------------------------------------------------

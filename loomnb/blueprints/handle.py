@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import itertools
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
 from loomnb.blueprints.access import ABSENT, StoredArtifact, StoredRecord
+from loomnb.blueprints.admission import admit, new_run_id
 from loomnb.blueprints.captures import project_diff_of
 from loomnb.blueprints.catalog import RUNTIME
 from loomnb.blueprints.places import Cursor
@@ -16,17 +19,42 @@ from loomnb.blueprints.storage import Storage
 from loomnb.blueprints.table import BlueprintDefinition
 from loomnb.blueprints.views import FlowRunView, view_of
 from loomnb.documents import DocumentEntity
-from loomnb.errors import StepError
+from loomnb.errors import InvalidRequest, StepError, WorldFailed
 from loomnb.jsonvalue import freeze, thaw
-from loomnb.present import Story
-from loomnb.runtime import END, FINISHED, REGISTRY, START, Run
+from loomnb.present import Story, artifact_markdown
+from loomnb.runtime import END, FINISHED, MISSING, REGISTRY, START, Run
 
-__all__ = ["FlowRun"]
+__all__ = ["FlowRun", "checkpointing"]
 
 
-def _content(data: Any) -> Any:
-    """An artifact's data as the content of a document, which is a mapping."""
-    return {"markdown": data} if isinstance(data, str) else data if isinstance(data, dict) else {"data": data}
+@contextlib.contextmanager
+def checkpointing() -> Generator[None]:
+    """Tell a commit that fails in the contract's words.
+
+    Raises:
+        StepError: one did (RUN_CHECKPOINT_FAILED).
+    """
+    try:
+        yield
+    except WorldFailed as exc:
+        if exc.code != "COMMIT_FAILED":
+            raise
+        raise StepError(exc.message, code="RUN_CHECKPOINT_FAILED", advice=exc.advice, cause=exc) from exc
+
+
+def _told_artifact(number: int, artifact: StoredArtifact) -> DocumentEntity:
+    """An artifact as a story tells documents: a text or a table as its viewer shows it, all else as JSON."""
+    title = f"{artifact.flow_name} / {artifact.stage_name}, revision {artifact.revision}"
+    markdown = artifact_markdown(artifact.data)
+    data = artifact.data if isinstance(artifact.data, dict) else {"data": artifact.data}
+    return DocumentEntity(
+        id="",
+        key=f"artifact {number}",
+        document_name="artifact" if markdown is None else "markdown",
+        content=freeze(data if markdown is None else {"markdown": f"**{title}**\n\n{markdown}"}),
+        title=title,
+        index=number,
+    )
 
 
 class FlowRun(Run):
@@ -95,6 +123,18 @@ class FlowRun(Run):
         await super().settled()
         return self.view()
 
+    def answer(self, name_or_id: Any = MISSING, payload: Any = MISSING, *, source: str = "code") -> None:
+        """Answer the open question: `run.answer(action_id, answer)`, or `run.answer(answer)`. Returns once that is committed.
+
+        Raises:
+            InvalidRequest: the id is blank.
+            AnswerInvalid: the answer does not fit (INVALID_REQUEST); the question stays open as it was.
+            AnswerRefused: this is not the open question, or no longer (CONFLICT).
+        """
+        if payload is not MISSING and isinstance(name_or_id, str) and not name_or_id.strip():
+            raise InvalidRequest("The id of the question is blank.", advice="It is run.view().pending_action.id.")
+        super().answer(name_or_id, payload, source=source)
+
     def cancel(self, timeout: float = 2.0) -> None:
         """Stop it: its capabilities end at once and its signal is aborted, and code that goes on can do nothing any more. What
         was committed stays. A finished run is left as it is.
@@ -104,10 +144,20 @@ class FlowRun(Run):
             StepError: that it was stopped could not be stored (RUN_CHECKPOINT_FAILED); it is stopped all the same.
         """
         was_over = self.status in FINISHED
-        super().cancel(timeout)
+        with checkpointing():
+            super().cancel(timeout)
         failure = self.record.view.failure
         if not was_over and failure is not None and failure.code == "RUN_CHECKPOINT_FAILED":
             raise StepError(failure.message, code="RUN_CHECKPOINT_FAILED", cause=self.record.exception)
+
+    def _fork_options(self) -> dict[str, Any]:
+        definition = REGISTRY.get(self.workflow)
+        return {
+            "run_id": new_run_id(self.record.source),
+            "stamped": True,
+            "pipelined": False,
+            "admit": lambda live: admit(definition, live) if isinstance(definition, BlueprintDefinition) else None,
+        }
 
     def story(self, handle: str = "run") -> Story:
         """As of every run, but what an exception said stays with the person at this kernel (decisions.md, Blueprints 9)."""
@@ -117,7 +167,8 @@ class FlowRun(Run):
         if not story.has_error or failure is None:
             return story
         code = failure.code if failure.code in RUNTIME else "STEP_EXECUTION_FAILED"
-        return replace(story, error_type=code, error=RUNTIME[code].message)
+        advice = f"{handle}.traceback tells what was raised. {handle}.retry() makes the step again."
+        return replace(story, error_type=code, error=RUNTIME[code].message, advice=advice)
 
     def _told_path(self, path: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         """The steps it made: that a stage is entered goes without saying."""
@@ -125,12 +176,4 @@ class FlowRun(Run):
 
     def _told_artifacts(self) -> Iterator[DocumentEntity]:
         """What it wrote, as its story tells documents."""
-        for number, artifact in enumerate(self.record.artifacts or ()):
-            yield DocumentEntity(
-                id="",
-                key=f"artifact {number}",
-                document_name="markdown" if isinstance(artifact.data, str) else "artifact",
-                content=freeze(_content(artifact.data)),
-                title=f"{artifact.flow_name} / {artifact.stage_name}, revision {artifact.revision}",
-                index=number,
-            )
+        return itertools.starmap(_told_artifact, enumerate(self.record.artifacts or ()))

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeAlias, cast, runtime_checkable
+
+from typing_extensions import TypeVar
 
 from loomnb.asks import Answers, Confirmation
 from loomnb.jsonvalue import Json
@@ -247,9 +249,11 @@ class WorkflowModule:
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
-RawOutput = TypeVar("RawOutput")
+RawOutput = TypeVar("RawOutput", default=Output)
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
-Execute: TypeAlias = Callable[[Input, Any], "RawOutput | Awaitable[RawOutput]"]
+Execute: TypeAlias = Callable[[Given, Any], "Made | Awaitable[Made]"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +261,7 @@ class AgentTool(Generic[Input, Output, RawOutput]):
     """A function a model may call in an agent step.
 
     Three types: `Input` is what the input schema parses to and `execute` is given; `RawOutput` is what `execute` returns, the
-    input of the output schema; `Output` is what that parses to and the model reads.
+    input of the output schema, and may be left out where it is `Output`; `Output` is what that parses to and the model reads.
     """
 
     id: str

@@ -31,6 +31,7 @@ __all__ = [
     "ShapeInvalid",
     "code_problem",
     "initializer_problem",
+    "is_blank",
     "name_problem",
     "schema_problem",
     "stage_route",
@@ -47,6 +48,11 @@ class ShapeInvalid(DefinitionError):
     """A route or an execution is of no shape there is. Message and advice are those of a Problem."""
 
     code = "INVALID_WORKFLOW"
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has nothing to read, by the contract's white space."""
+    return not text.strip(_BLANK)
 
 
 # -- names ----------------------------------------------------------------------------------------

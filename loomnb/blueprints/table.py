@@ -7,12 +7,12 @@ step. What a step's code is given stands in `capabilities.py`, an agent's in `ag
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import inspect
 import textwrap
+import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,7 +23,7 @@ from loomnb.blueprints.capabilities import agent_access, code_access
 from loomnb.blueprints.captures import keep_capture
 from loomnb.blueprints.catalog import RUNTIME
 from loomnb.blueprints.checks import check_blueprint
-from loomnb.blueprints.code import code_name, recover_of
+from loomnb.blueprints.code import Code, called_by, code_name, latest, on_replaced, recover_of
 from loomnb.blueprints.diagnostics import BlueprintInvalid
 from loomnb.blueprints.folder import validate
 from loomnb.blueprints.model import (
@@ -39,7 +39,7 @@ from loomnb.blueprints.model import (
 )
 from loomnb.blueprints.places import Cursor, place_of, stage_place
 from loomnb.blueprints.project import ProjectFiles
-from loomnb.blueprints.shapes import stage_route, step_route
+from loomnb.blueprints.shapes import is_blank, stage_route, step_route
 from loomnb.blueprints.state import StateSchema
 from loomnb.errors import ArgsInvalid, DefinitionError, OwnershipLost, StepError
 from loomnb.jsonvalue import FrozenDict, dumps, freeze, thaw
@@ -135,7 +135,7 @@ class BlueprintDefinition:
             ArgsInvalid: it is no text, or blank.
         """
         intent = raw.get("intent") if isinstance(raw, Mapping) else raw
-        if not isinstance(intent, str) or not intent.strip("\ufeff \t\n\r\f\v"):
+        if not isinstance(intent, str) or is_blank(intent):
             raise ArgsInvalid(
                 "The intent is a text that is not blank.", {"intent": "required"}, advice='Write intent="what is to be done".'
             )
@@ -167,12 +167,14 @@ class BlueprintDefinition:
         """Never called, as `ask`."""
         raise StepError("A blueprint has no wait transitions.", code="RUNTIME_NOT_IMPLEMENTED")
 
-    def failure_of(self, exc: Exception) -> Failure:
+    def failure_of(self, exc: Exception, move: Move | None = None) -> Failure:
         """An error of the runtime catalogue keeps its code; everything else is a failed step (contract §2.8)."""
         failure = Failure.of(exc)
-        code = getattr(exc, "__loom_as__", failure.code)
-        if code == "COMMIT_FAILED":
+        code = failure.code
+        if move is None and code == "COMMIT_FAILED":
             code = "RUN_CHECKPOINT_FAILED"
+        elif move is not None and move.from_ in self.entries and code != "RUN_CHECKPOINT_FAILED":
+            code = "RUN_INITIALIZATION_FAILED"
         return replace(failure, code=code if code in RUNTIME else "STEP_EXECUTION_FAILED")
 
     def shown(self, place: str) -> str:
@@ -222,9 +224,6 @@ class BlueprintDefinition:
         try:
             seed = await _called(stage.initialize, live, about)
             value = await stage.schema.parse(freeze(seed, None, "State"))
-        except Exception as exc:
-            _tell_as(exc, "RUN_INITIALIZATION_FAILED")
-            raise
         finally:
             live.close(_over(stage.name))
         attempt.leave(ENTER, place_of(stage.name, stage.entry), freeze({"value": value}))
@@ -280,14 +279,9 @@ async def _called(function: Callable[..., Any], live: LiveCall, *args: Any) -> A
 
 
 def _is_async(function: Any) -> bool:
-    function = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
+    # Only what we wrapped is looked into: a wrapper of somebody else may do anything, such as run a loop of its own.
+    function = called_by(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004
-
-
-def _tell_as(exc: Exception, code: str) -> None:
-    """Let an exception, which stays the user's own, be told by a code."""
-    with contextlib.suppress(Exception):  # an exception without a __dict__ is told as a failed step
-        exc.__loom_as__ = code  # type: ignore[attr-defined]
 
 
 def _over(name: str) -> OwnershipLost:
@@ -310,7 +304,7 @@ def _outcome(raw: Any, step: str) -> str:
     Raises:
         StepError: it is not exactly one text that is not empty (STEP_RESULT_INVALID).
     """
-    if isinstance(raw, StepResult):
+    if isinstance(raw, StepResult) and len(fields(raw)) == 1:  # a subclass with fields of its own says more than an outcome
         raw = {"outcome": raw.outcome}
     try:
         outcome = _RESULT.validate_python(raw).outcome if isinstance(raw, dict) else ""
@@ -326,7 +320,10 @@ def _outcome(raw: Any, step: str) -> str:
 
 
 def _brief(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  # its own __repr__ is broken: what it is an instance of still says what is wrong
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
@@ -364,14 +361,15 @@ def compile_blueprint(source: Blueprint | WorkflowModule) -> BlueprintDefinition
     steps = {step.place: (stage, step) for stage in stages.values() for step in stage.steps.values()}
     moves: dict[str, Sequence[Move]] = {}
     for place, stage in entries.items():
-        moves[place] = (Move(name=ENTER, from_=place, to=place_of(stage.name, stage.entry), is_step=True, timeout=0),)
+        entered = place_of(stage.name, stage.entry)
+        moves[place] = (Move(name=ENTER, from_=place, to=entered, is_step=True, keeps_time=True, timeout=0),)
     for place, (_, step) in steps.items():
         routes = tuple(step.routes.items())
         moves[place] = (Move(name=step.name, from_=place, to="", is_step=True, routes=routes, timeout=0),)
     origin = _origin(module)
     return BlueprintDefinition(
         name=blueprint.flow_name,
-        title=blueprint.title or humanised(blueprint.flow_name),
+        title=blueprint.title or humanised(blueprint.flow_name.replace("-", " ")),
         origin=(notebook_name() or origin) if origin == "__main__" else origin,
         fingerprint=_identity(module, stages),
         module=module,
@@ -468,8 +466,8 @@ def _execution(module: WorkflowModule, execution: Any) -> tuple[Any, AgentSpec |
         wanted = _id_of(execution)
         if execution["kind"] == "agent":
             return None, module.agent_specs.get(wanted)
-        return module.codes.get(wanted), None
-    return execution, None
+        return latest(module.codes.get(wanted)), None
+    return latest(execution), None
 
 
 def _origin(module: WorkflowModule) -> str:
@@ -527,7 +525,13 @@ def _source(function: Any) -> str:
         return textwrap.dedent(inspect.getsource(found))
     except (OSError, TypeError):
         compiled = getattr(found, "__code__", None)
-        return f"{compiled.co_code.hex()} {compiled.co_consts!r}" if compiled is not None else code_name(found)
+        return _byte_code(compiled) if compiled is not None else code_name(found)
+
+
+def _byte_code(compiled: types.CodeType) -> str:
+    """The byte code with its constants; nested code by its own, because its repr tells an address."""
+    constants = [_byte_code(c) if isinstance(c, types.CodeType) else repr(c) for c in compiled.co_consts]
+    return f"{compiled.co_code.hex()} {compiled.co_names} {constants}"
 
 
 def know_blueprint(definition: BlueprintDefinition) -> BlueprintDefinition:
@@ -545,3 +549,16 @@ def know_blueprint(definition: BlueprintDefinition) -> BlueprintDefinition:
         return known
     REGISTRY.add(definition, definition.origin, f"the blueprint {definition.name}")
     return definition
+
+
+def _replaced(made: Code[Any]) -> None:
+    """A cell was run again: blueprints that use the code of this name go on with the new one."""
+    for definition in list(REGISTRY):
+        if isinstance(definition, BlueprintDefinition) and any(
+            isinstance(step.code, Code) and step.code.__qualname__ == made.__qualname__ and latest(step.code) is made
+            for _, step in definition.steps.values()
+        ):
+            know_blueprint(compile_blueprint(definition.module))
+
+
+on_replaced(_replaced)

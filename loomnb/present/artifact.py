@@ -35,6 +35,7 @@ __all__ = [
     "artifact_form",
     "artifact_forms",
     "artifact_html",
+    "artifact_markdown",
     "artifact_plain",
     "artifact_raw",
     "table_length",
@@ -187,6 +188,10 @@ class ArtifactDiff:
         return diff_html(self.old.data, self.new.data)
 
     @property
+    def _static(self) -> str:
+        return _static_diff(self.old.data, self.new.data)
+
+    @property
     def _line(self) -> str:
         return f"revision {self.old.number} → {self.new.number}"
 
@@ -196,8 +201,8 @@ class ArtifactDiff:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {
             "text/plain": repr(self),
-            "text/html": f'<div class="loom-artifact-static">{_head_html(self.title, self._line)}{self.html}</div>',
-            "text/markdown": f"{_head_markdown(self.title, self._line)}\n\n{html_block(self.html)}",
+            "text/html": f'<div class="loom-artifact-static">{_head_html(self.title, self._line)}{self._static}</div>',
+            "text/markdown": f"{_head_markdown(self.title, self._line)}\n\n{html_block(self._static)}",
         }
 
 
@@ -296,6 +301,16 @@ def artifact_html(data: Any, form: ArtifactForm | None = None, start: int = 0, m
     return tree_html(data) if most is None else tree_html(data, most)
 
 
+def artifact_markdown(data: Any) -> str | None:
+    """A value as Markdown to read: a text and what stands beside it, or a table; None for what would be a tree."""
+    if (told := _text_of(data)) is not None:
+        text, rest = told
+        beside = "  \n".join(f"{markdown_safe(humanised(k))}: {markdown_safe(_cell(v))}" for k, v in rest.items())
+        return f"{beside}\n\n{text}" if beside else text
+    table = _table_of(data)
+    return None if table is None else _table_markdown(*table)
+
+
 def artifact_plain(data: Any) -> str:
     """A value as text: its Markdown as it is written, the first rows of a table, indented JSON."""
     form = artifact_form(data)
@@ -336,6 +351,11 @@ def _cell(value: Any) -> str:
     return text if len(text) <= _CELL else text[: _CELL - 1] + "…"
 
 
+def _table_markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    shown = [[_cell(v) for v in row] for row in rows[:_ROWS]]
+    return table_markdown(columns, _types(columns, rows), shown, len(rows))
+
+
 def _table_plain(columns: Sequence[str], rows: Sequence[Sequence[Any]], most: int = 20) -> str:
     cells = [list(map(plain_line, columns)), *([plain_line(_cell(v)) for v in row] for row in rows[:most])]
     widths = [min(40, max(len(row[i]) for row in cells)) for i in range(len(columns))]
@@ -358,21 +378,23 @@ def _head_markdown(title: str, line: str) -> str:
     return f"**{markdown_safe(plain_line(title))}** — {line}"
 
 
+def _static_diff(old: Any, new: Any, most: int | None = None) -> str:
+    """Changes without the class of a live viewer, whose style sheet, once it is on the page, would hit this table too: as wide as
+    the page, with JupyterLab's columns of equal width."""
+    html = diff_html(old, new) if most is None else diff_html(old, new, most)
+    return html.replace('<div class="loom-diff">', "<div>", 1)
+
+
 def artifact_bundle(view: ArtifactView) -> dict[str, str]:
     """The static forms of an artifact: what it is now, and folded what changed since the revision before."""
     data, line = view.data, f"revision {view.revision}"
     html, before = artifact_html(data), view.before(view.revision)
     if before is not None:
-        changed = diff_html(before.data, data, most=20)
+        changed = _static_diff(before.data, data, most=20)
         html += f"<details><summary>Changes since revision {before.number}</summary>{changed}</details>"
     table = _table_of(data) if artifact_form(data) == "table" else None
-    if table is not None:
-        columns, rows = table
-        shown = [[_cell(v) for v in row] for row in rows[:_ROWS]]
-        markdown = table_markdown(columns, _types(columns, rows), shown, len(rows))
-    else:
-        # Through the sanitised HTML: a just executed text/markdown output may run scripts like any other.
-        markdown = html_block(artifact_html(data))
+    # All but a table through the sanitised HTML: a just executed text/markdown output may run scripts like any other.
+    markdown = _table_markdown(*table) if table is not None else html_block(artifact_html(data))
     return {
         "text/plain": f"{plain_line(view.title)}, {line}\n{artifact_plain(data)}",
         "text/html": f'<div class="loom-artifact-static">{_head_html(view.title, line)}{html}</div>',

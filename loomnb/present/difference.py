@@ -153,7 +153,7 @@ def diff_html(old: Any, new: Any, most: int = _SHOWN) -> str:
     if len(changes) == 1 and changes[0].is_text and not changes[0].path:
         return f'<div class="loom-diff">{_lines_html(changes[0])}</div>'
     rows = "".join(_row(change) for change in changes)
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("Change", "Where", "Before", "After"))
+    head = "".join(f'<th scope="col" style="{_LEFT}">{name}</th>' for name in ("Change", "Where", "Before", "After"))
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f'<div class="loom-diff">{table}{f"<p>{more}</p>" if more else ""}</div>'
 

@@ -76,7 +76,7 @@ class CellQuestions:
 
     is_strict = False
 
-    def failure_of(self, exc: Exception) -> Failure:
+    def failure_of(self, exc: Exception, move: Move | None = None) -> Failure:
         """As it is."""
         return Failure.of(exc)
 

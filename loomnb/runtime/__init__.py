@@ -3,7 +3,7 @@
 from loomnb.runtime.attempt import CURRENT, Attempt, Show, current_attempt
 from loomnb.runtime.definition import END, START, AskContent, Definition, Envelope, Execution, Move, RunContext, TransitionInput
 from loomnb.runtime.events import RunEvent
-from loomnb.runtime.failure import Failure, name_frames_by
+from loomnb.runtime.failure import Failure, is_stopping, name_frames_by
 from loomnb.runtime.graphs import definition_graph, run_graph
 from loomnb.runtime.handle import Face, HistoryEntry, NoFace, Run
 from loomnb.runtime.host import Workers
@@ -23,6 +23,7 @@ from loomnb.runtime.model import (
 from loomnb.runtime.record import APP, LOCAL_USER, NOTEBOOK_APP, Progress, RunRecord, RunView
 from loomnb.runtime.records import Owner
 from loomnb.runtime.registry import REGISTRY, Registry
+from loomnb.runtime.restored import Restored
 from loomnb.runtime.signal import AbortSignal
 from loomnb.runtime.stateless import Tried, try_move
 
@@ -57,6 +58,7 @@ __all__ = [
     "Owner",
     "Progress",
     "Registry",
+    "Restored",
     "Run",
     "RunContext",
     "RunEvent",
@@ -78,6 +80,7 @@ __all__ = [
     "definition_graph",
     "done",
     "failed",
+    "is_stopping",
     "model_of",
     "name_frames_by",
     "run_graph",

@@ -40,6 +40,8 @@ class Move:
     is_step: bool = False
     """Its body has live access: what it writes is durable at the call, it may ask in its middle, and a cancel takes its access
     away instead of canceling its task."""
+    keeps_time: bool = False
+    """It belongs to the move before it: the time that the run shows does not change with it."""
     routes: tuple[tuple[str, str], ...] = ()
     """Of a step: outcome → place. Where it leads is then its outcome's business, and `to` says nothing."""
 
@@ -193,8 +195,8 @@ class Definition(Protocol):
         """The payload to store, frozen. Raises AnswerInvalid."""
         ...
 
-    def failure_of(self, exc: Exception) -> Failure:
-        """How an exception that ended a move is told."""
+    def failure_of(self, exc: Exception, move: Move | None = None) -> Failure:
+        """How an exception that ended a move is told; without one, what kept it from being committed."""
         ...
 
     def shown(self, place: str) -> str:

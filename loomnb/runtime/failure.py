@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
-from loomnb.errors import Bug, LoomError
+from loomnb.errors import Bug, LoomError, is_loom_error
 
-__all__ = ["Failure", "explain", "name_frames_by", "stored_text", "tame", "user_traceback"]
+__all__ = ["Failure", "explain", "is_stopping", "name_frames_by", "stored_text", "tame", "user_traceback"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _HIDDEN = ("/asyncio/", "/concurrent/futures/", "/threading.py", "/contextvars", "/pydantic/", "/selectors.py", "/IPython/core/")
@@ -32,13 +33,14 @@ class Failure:
     @staticmethod
     def of(exc: BaseException) -> Failure:
         """The failure of an exception. A code of ours is kept; an exception of the user's is MOVE_FAILED."""
-        own = exc if isinstance(exc, LoomError) else None
+        own = cast("LoomError", exc) if is_loom_error(exc) else None
         frames = [f for f in traceback.extract_tb(exc.__traceback__) if not _ours(f.filename)]
         kept = traceback.StackSummary.from_list(
             [traceback.FrameSummary(_Frames.name(f.filename), f.lineno, f.name, line=f.line) for f in frames]
         )
-        notes = getattr(exc, "__notes__", None)
-        advice = [getattr(own, "advice", ""), *(map(_text_of, notes) if isinstance(notes, (list, tuple)) else [])]
+        notes = _member(exc, "__notes__")
+        told = (_member(own, "advice") or "", *(notes if isinstance(notes, (list, tuple)) else ()))
+        advice = map(_text_of, told)
         return Failure(
             code=own.code if own is not None else "MOVE_FAILED",
             message=_message(exc) or type(exc).__name__,
@@ -77,6 +79,14 @@ def stored_text(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
+def _member(value: object, name: str) -> Any:
+    """A member of an exception; None where it has none, or raises when it is asked for it."""
+    try:
+        return getattr(value, name, None)
+    except Exception:  # noqa: BLE001  # the user's own __getattr__ or property is broken: the failure must still be told
+        return None
+
+
 def _text_of(value: object) -> str:
     """`str(value)`, also where that raises: a failure whose text is broken must still be told, and tried again."""
     try:
@@ -87,11 +97,11 @@ def _text_of(value: object) -> str:
 
 def _message(exc: BaseException) -> str:
     """What happened. An error of ours names its fields: "it does not fit" alone says nothing."""
-    if not isinstance(exc, LoomError):
+    if not is_loom_error(exc):
         return _text_of(exc)
-    fields: dict[str, str] = getattr(exc, "fields", {})
-    told = "".join(f" {name + ': ' if name else ''}{text}." for name, text in fields.items())
-    return _text_of(getattr(exc, "message", exc)) + stored_text(told)
+    fields = _member(exc, "fields")
+    told = fields.items() if isinstance(fields, dict) else ()
+    return _text_of(_member(exc, "message")) + stored_text("".join(f" {n}: {t}." if n else f" {t}." for n, t in told))
 
 
 def _whole_traceback(exc: BaseException) -> str:
@@ -121,6 +131,14 @@ def tame(exc: BaseException) -> Exception:
     wrapped = _BodyStopped(f"{type(exc).__name__} was raised in a move: {_text_of(exc)}")
     wrapped.__cause__ = exc
     return wrapped.with_traceback(exc.__traceback__)
+
+
+def is_stopping(exc: BaseException) -> bool:
+    """Whether it stops the very task that is at work, and was not just raised by what the task called."""
+    if isinstance(exc, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(exc, GeneratorExit)
 
 
 class _BodyStopped(LoomError):

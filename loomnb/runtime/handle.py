@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from loomnb.asks import Ask, Script
 from loomnb.documents import DocumentEntity
@@ -251,7 +251,8 @@ class Run:
         """What leaves its place: `id`, `from`, `to`, and `trigger: manual` for wait transitions, whatever guards say."""
         definition = REGISTRY.get(self.workflow)
         moves = definition.moves_from(self.place) if definition else None
-        return [{"id": m.name, "from": m.from_, "to": m.to} | ({"trigger": "manual"} if m.wait else {}) for m in moves or ()]
+        ways = [(m, name, to) for m in moves or () for name, to in m.routes or ((m.name, m.to),)]
+        return [{"id": name, "from": m.from_, "to": to} | ({"trigger": "manual"} if m.wait else {}) for m, name, to in ways]
 
     @property
     def history(self) -> list[HistoryEntry]:
@@ -333,9 +334,9 @@ class Run:
         self.runtime.cancel(self.record)
         if self.record.host is not None and not self.record.host.is_current():
             with contextlib.suppress(TimeoutError):
-                self._block(lambda: not self.record.is_moving, timeout)
+                self._block(lambda: not self.record.passing, timeout)
 
-    def fork(self, at: int | None = None) -> Run:
+    def fork(self, at: int | None = None) -> Self:
         """A new run that starts where this one stood after move `at` (default: its last), with the state and result of then.
 
         Raises:
@@ -364,8 +365,13 @@ class Run:
             forked_from=f"{self.id}/{number}",
             config=self.record.config,
             services_of=self.record.services_of,
+            **self._fork_options(),
         )
-        return Run(record, self.runtime, self._face)
+        return type(self)(record, self.runtime, self._face)
+
+    def _fork_options(self) -> dict[str, Any]:
+        """What else starts a fork of this kind of run."""
+        return {}
 
     # -- waiting ----------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from loomnb.errors import (
 from loomnb.jsonvalue import FrozenDict, changes, freeze, thaw
 from loomnb.runtime.calls import CallRecord, SubStep
 from loomnb.runtime.definition import AskContent
+from loomnb.runtime.failure import tame
 from loomnb.runtime.record import RunRecord, row
 
 if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
@@ -93,6 +94,8 @@ class LiveCall:
         """A rule that was broken, whether or not the code caught the error."""
         self.broken: BaseException | None = None
         """Why it had to stop: what it did could not be stored."""
+        # What is behind a row that could not be stored is not stored either: it may build on it.
+        self._chain = engine.database.chain()
         self._next = 1
         self._buffer: list[SubStep] = []
         self._answer: asyncio.Future[Any] | None = None
@@ -109,6 +112,9 @@ class LiveCall:
 
         Args:
             recoverable: whether the code can go on after a question in another kernel.
+
+        Raises:
+            OwnershipLost: it was stopped before that was durable.
         """
         record, call = self.record, self.record.call
         how = "run" if call is None else "recover" if call.answered and recoverable else "again"
@@ -118,6 +124,7 @@ class LiveCall:
             answer = record.inbox.data if record.inbox is not None else call.steps[call.asked["n"]].result
             body["saved"] = {"action": call.asked["action"], "answer": answer}
         await self._put([row(record, "step.began", body)])
+        self.check()  # stopped meanwhile: its code must not even begin
         record.begin_call(body, record.state)
         assert record.call is not None
         self.call = record.call
@@ -199,7 +206,7 @@ class LiveCall:
         """
         if not self.host.is_current():
             raise StepError(
-                f"{what} needs an async code: the step {self.name!r} is a plain def, and cannot wait.",
+                f"{what} needs an async code: what calls it in the step {self.name!r} is a plain def, and cannot wait.",
                 advice=f"Write `async def`, and `await {what}`.",
             )
 
@@ -208,6 +215,15 @@ class LiveCall:
         number = self._next
         self._next += 1
         return number
+
+    @property
+    def next_number(self) -> int:
+        """The number the next call will have."""
+        return self._next
+
+    def skip_to(self, number: int) -> None:
+        """Pass over calls that are on record and not made again, for what called them is itself on record."""
+        self._next = max(self._next, number)
 
     def recorded(self, number: int, name: str, key: str) -> SubStep | None:
         """What is on record under a number; None when the call is new.
@@ -267,6 +283,8 @@ class LiveCall:
             self.failures.append(exc)
             self._keep(SubStep(number, name, key, error=_told(exc)))
             raise
+        except (SystemExit, KeyboardInterrupt) as exc:  # as from a body: they would end the loop of every run
+            raise tame(exc) from exc
 
     def refuse(self, exc: BaseException) -> asyncio.Future[Any]:
         """An awaitable that raises, for a call that cannot be made."""
@@ -277,9 +295,10 @@ class LiveCall:
         """Keep what a read gave, to be stored with the next effect."""
         self._keep(SubStep(number, name, key_of(arguments), freeze(result)))
 
-    def note_failure(self, number: int, name: str, arguments: Any, told: Mapping[str, Any]) -> None:
+    def note_failure(self, number: int, name: str, arguments: Any, exc: Exception) -> None:
         """Keep how a call failed that raises no error of ours."""
-        self.failures.append(StepError(told["message"]))
+        self.failures.append(exc)
+        told = {"code": "", "message": str(exc), "retryable": False}
         self._keep(SubStep(number, name, key_of(arguments), error=told))
 
     def _keep(self, sub: SubStep) -> None:
@@ -366,7 +385,7 @@ class LiveCall:
             else:
                 future.set_result(None)
 
-        self.engine.database.put(rows, lambda error, _: self.host.post(acknowledged, error))
+        self.engine.database.put(rows, lambda error, _: self.host.post(acknowledged, error), chain=self._chain)
         await future
 
     async def journal(self, kind: str, body: dict[str, Any]) -> None:

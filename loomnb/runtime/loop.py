@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from typing import TYPE_CHECKING, Any
 
 from loomnb.asks import NOTHING, Ask, accept_confirmation, accept_questions, payload_of
-from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, LoomError, Refused, WouldDeadlock
+from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, LoomError, Refused, StoreClosed, WouldDeadlock
 from loomnb.ids import Source
 from loomnb.jsonvalue import changes, freeze
 from loomnb.runtime.children import Children
@@ -58,6 +58,8 @@ class Runtime:
         self.closed = False
         self.unrecoverable: dict[str, str] = {}
         """Runs that could not be read at open, with the reason. They were left as they are."""
+        self.resumed: dict[str, None] = {}
+        """Runs that a kernel died with and that went on by themselves in this one, in order."""
         self._hosts = Hosts()
         self._tail = Tail(database, self._hosts)
         self._records = Records(database, source, self._hosts)
@@ -285,6 +287,7 @@ class Runtime:
                 record.tell("view")
                 return
             is_due_later = record.due is not None and record.due.at is not None
+            self.resumed[record.id] = None
             self._turn(record, Event.REARMED if is_due_later else Event.RESUMED, "run.resumed")
         if is_due_later:
             self._moves.arm(record)
@@ -513,7 +516,8 @@ class Runtime:
             for r in sorted(tree.values(), key=lambda r: (r.id.count("."), r.id)):
                 locks.enter_context(r.lock)
                 if r.passing:
-                    r.cancel_requested = True
+                    # It goes on, to its end: whoever waits for it, or for the stop, waits for that.
+                    r.cancel_requested, r.suspended = True, False
                     self._hosts.of(r).post(stop_body, r)
                 elif r.status not in FINISHED:
                     resting.append(r)
@@ -544,8 +548,11 @@ class Runtime:
         """Stop moving. What was committed stands; what was in flight is made again by the next kernel."""
         self.closed = self._moves.closed = True
         for record in self.live():
-            if record.attempt is not None:
-                record.attempt.revoke()
+            attempt = record.attempt
+            if attempt is not None:
+                attempt.revoke()
+                if attempt.live is not None:
+                    self._hosts.of(record).post(attempt.live.close, StoreClosed("The store was closed."))
         self._tail.close()
         self._hosts.close()
 

@@ -24,7 +24,7 @@ from loomnb.jsonvalue import changes
 from loomnb.runtime.attempt import Attempt
 from loomnb.runtime.children import next_callback, take_callback
 from loomnb.runtime.definition import END, Definition, Move
-from loomnb.runtime.failure import Failure, bug, tame
+from loomnb.runtime.failure import Failure, bug, is_stopping, tame
 from loomnb.runtime.host import Host, Hosts, Workers
 from loomnb.runtime.lifecycle import FINISHED, Event, Status, after
 from loomnb.runtime.live import LiveCall
@@ -74,12 +74,6 @@ class _News:
 
 
 _NO_NEWS = _News()
-
-
-def _is_going_down() -> bool:
-    """Whether the loop cancels this very pass: the store is being closed."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class ChildFailed(LoomError):
@@ -246,7 +240,7 @@ class Moves:
                     verdict = await judge(record, move, verdict, host=self._hosts.of(record))
                 verdict = bool(verdict)
             except BaseException as exc:  # a guard's error, whatever it is, is a failure of its transition
-                if isinstance(exc, GeneratorExit) or (isinstance(exc, asyncio.CancelledError) and _is_going_down()):
+                if is_stopping(exc):  # the store is being closed
                     raise
                 return _Next(move, raised=tame(exc))
             if verdict:
@@ -270,6 +264,8 @@ class Moves:
             flush = host.loop.call_later(_FLUSH, self._flush_log, record, attempt)
             raised = await perform(record, definition, attempt, payload, host=host, workers=self._hosts.workers)
             flush.cancel()
+        if attempt.live is not None and attempt.live.broken is not None:
+            self._stand_as_stored(record)  # what the step wrote is in memory and not in the store: a retry must not build on it
         attempt.revoke()  # a task the body left behind must not write into what is committed now
         ms = round((self._source.monotonic() - started) * 1000, 3)
         record.attempt = None
@@ -333,7 +329,8 @@ class Moves:
             return None
         following = await self._choose(record, definition, record.state)
         if following.move is not None:
-            rows.insert(0, row(record, "run.moved", {**body, **self._set(record, Event.MOVED)}))
+            standing = self._set(record, Event.MOVED, keeps_time=attempt.move.keeps_time)
+            rows.insert(0, row(record, "run.moved", {**body, **standing}))
             await self._commit(p, rows, news)
             return following
         callback = next_callback(definition, record)
@@ -424,7 +421,7 @@ class Moves:
         """The decision tree of a failed move: an automatic retry, the error place, or failed until somebody retries."""
         record, definition, move, payload = p.record, p.definition, what.move, what.payload
         assert move is not None
-        failure = definition.failure_of(exc)
+        failure = definition.failure_of(exc, move)
         record.exception = exc
         tries = record.attempts.get(move.name, 0)
         record.attempts[move.name] = tries + 1
@@ -508,9 +505,9 @@ class Moves:
         self.go(record)
 
     @staticmethod
-    def _set(record: RunRecord, event: Event) -> dict[str, Any]:
+    def _set(record: RunRecord, event: Event, *, keeps_time: bool = False) -> dict[str, Any]:
         record.status = after(record.status, event)
-        return record.standing()
+        return record.standing(keeps_time=keeps_time)
 
     async def _commit(
         self, p: _Pass, rows: Sequence[Row], news: _News = _NO_NEWS, *, asks: tuple[Ask, ...] = (), last: bool = False
@@ -578,16 +575,7 @@ class Moves:
         with record.lock:
             record.shelf.roll_back()
             try:
-                rows = self._database.read("select seq, ts, kind, body from journal where run_id = ? order by seq", [record.id])
-                stored = RunRecord(
-                    id=record.id, workflow=record.workflow, source=self._source, workspace_id=self._records.store_id
-                )
-                stored.replay(rows)
-                record.place, record.state, record.result, record.moves = stored.place, stored.state, stored.result, stored.moves
-                record.shelf, record.documents, record.stamp = stored.shelf, stored.documents, stored.stamp
-                record.due, record.inbox, record.attempts = stored.due, stored.inbox, stored.attempts
-                record.taken, record.unwritten = stored.taken, False
-                record.call = stored.call
+                self._stand_as_stored(record)
                 record.awaited.clear()
                 record.callbacks.clear()
                 self._records.on_load(record)  # which children there are, and what they have to tell
@@ -597,6 +585,16 @@ class Moves:
             record.exception = exc
             record.passing = record.suspended = record.cancel_requested = False
         record.publish(record.snapshot())
+
+    def _stand_as_stored(self, record: RunRecord) -> None:
+        rows = self._database.read("select seq, ts, kind, body from journal where run_id = ? order by seq", [record.id])
+        stored = RunRecord(id=record.id, workflow=record.workflow, source=self._source, workspace_id=self._records.store_id)
+        stored.replay(rows)
+        record.place, record.state, record.result, record.moves = stored.place, stored.state, stored.result, stored.moves
+        record.shelf, record.documents, record.stamp = stored.shelf, stored.documents, stored.stamp
+        record.due, record.inbox, record.attempts = stored.due, stored.inbox, stored.attempts
+        record.taken, record.unwritten = stored.taken, False
+        record.call = stored.call
 
     def _log_rows(self, record: RunRecord, attempt: Attempt) -> list[Row]:
         text = "".join(attempt.log)

@@ -319,11 +319,11 @@ class RunRecord:
             self.awaited.pop(payload.envelope.workflow_id, None)
             self.callbacks.pop(payload.envelope.workflow_id, None)
 
-    def standing(self) -> dict[str, Any]:
-        """What every status row says."""
+    def standing(self, *, keeps_time: bool = False) -> dict[str, Any]:
+        """What every status row says; with `keeps_time`, that it stands so since the row before."""
         out: dict[str, Any] = {"place": self.place, "status": self.status.value}
         if self.stamped:
-            self.touched = self.source.now()
+            self.touched = self.touched if keeps_time and self.touched is not None else self.source.now()
             out["at"] = self.touched.isoformat()
         if self.has_error:
             out["has_error"] = True

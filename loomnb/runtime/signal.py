@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -60,4 +61,5 @@ class AbortSignal:
             self._reason = reason
             listeners, self._listeners = self._listeners, []
         for call in listeners:
-            call(reason)
+            with contextlib.suppress(BaseException):  # one that is broken must not keep the end from the others, nor the run
+                call(reason)

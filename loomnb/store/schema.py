@@ -7,7 +7,13 @@ nine, measured); what a view needs stands in `body`, a JSON object.
 
 Artifacts and records are tables, changed in the transaction that journals the change. A view over the journal would have to look
 through all of it for each read, and a map of the heads in memory costs hundreds of MB for a million artifacts; the tables answer
-by key in less than a millisecond, and the file carries their indexes.
+by key in about a millisecond, and the file carries their indexes.
+
+What an artifact holds stands in its history only, which is appended to and never changed; `artifact_heads`, which is, has a
+short row for each, and `artifacts` is the view that joins them. With the data in the changed rows, a checkpoint wrote all of a
+table anew that was changed here and there: at a million artifacts it stopped the writer, and so every run, for 2 to 4 s. Now it
+takes 0.1 s, a commit of 20 takes 7 ms instead of 35, and the data is in the file once. A filter by a JSON field pays
+for the join with 490 ms instead of 240 (measured).
 """
 
 from __future__ import annotations
@@ -179,12 +185,13 @@ def _3_storage(execute: Callable[[str], object]) -> None:
 # million artifacts 1 ms, against 20 ms with `unique(flow_name, stage_name)`, and 53 ms with an index on an expression (measured).
 # A tab stands between them: no name may hold one, so no two pairs make the same place.
 _STORAGE = (
-    """create table artifacts(
+    """create table artifact_heads(
         artifact_id varchar primary key, flow_name varchar not null, stage_name varchar not null, revision bigint not null,
-        data json not null, created_at timestamptz not null, updated_at timestamptz not null, run_id varchar,
+        change bigint not null, created_at timestamptz not null, updated_at timestamptz not null, run_id varchar,
         place varchar not null unique
     )""",
-    # No index: it is written with every commit and read by people. Looking through a million of them takes 16 ms.
+    # No index: `change` counts up, so that whole row groups are passed over for it, and by artifact only people read it: looking
+    # through a million of them takes 16 ms.
     """create table artifact_revisions(
         change bigint not null, artifact_id varchar not null, revision bigint not null, flow_name varchar not null,
         stage_name varchar not null, op varchar not null, data json, created_at timestamptz not null,
@@ -195,6 +202,9 @@ _STORAGE = (
         created_at timestamptz not null, run_id varchar, place varchar not null
     )""",
     "create index records_place on records(place)",
+    """create view artifacts as
+        select h.artifact_id, h.flow_name, h.stage_name, h.revision, r.data, h.created_at, h.updated_at, h.run_id
+        from artifact_heads h join artifact_revisions r on r.change = h.change""",
     """create view artifact_history as
         select artifact_id, revision, flow_name, stage_name, op, data, created_at, valid_from, valid_to,
                op <> 'removed' and valid_to is null as is_current, run_id, change
@@ -221,13 +231,22 @@ _WHO = {
     "run_id": "The run that wrote it; NULL when it was written outside of a run.",
 }
 _STORAGE_COMMENTS: dict[str, dict[str, str]] = {
-    "table artifacts": {
-        "": "The current artifact of each stage of a flow: at most one row a flow and stage.",
-        **_WHO,
+    "view artifacts": {
+        "": "The current artifact of each stage of a flow, with its data: at most one row a flow and stage.",
         "artifact_id": "Its id.",
         "revision": "Counts up in the whole store with each artifact that is written; never used twice.",
         "created_at": "When it was made, to the millisecond; replacing it does not change this.",
         "updated_at": "When this revision was committed.",
+        **_WHO,
+    },
+    "table artifact_heads": {
+        "": "Where each artifact stands; its data is in artifact_revisions. The view artifacts has both.",
+        **{name: text for name, text in _WHO.items() if name != "data"},
+        "artifact_id": "Its id.",
+        "revision": "Counts up in the whole store with each artifact that is written; never used twice.",
+        "created_at": "When it was made, to the millisecond; replacing it does not change this.",
+        "updated_at": "When this revision was committed.",
+        "change": "The row of artifact_revisions that made this revision.",
         "place": "flow_name and stage_name with a tab between them: what its index is of.",
     },
     "table artifact_revisions": {

@@ -13,12 +13,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from loomnb.asks import Ask
+from loomnb.blueprints import Blueprint, FlowRun, StoredArtifact, StoredRecord, WorkflowModule
 from loomnb.documents import DocumentEntity
 from loomnb.errors import Refused, RunFailed
 from loomnb.ids import Source
 from loomnb.jsonvalue import FrozenDict, freeze, thaw
 from loomnb.ready import know_ready
-from loomnb.runtime import START, Definition, Envelope, Move, Run, RunRecord, RunView, Status, TransitionInput, try_move
+from loomnb.runtime import (
+    START,
+    Definition,
+    Envelope,
+    ModelProvider,
+    Move,
+    Run,
+    RunRecord,
+    RunView,
+    Status,
+    TransitionInput,
+    try_move,
+)
 from loomnb.store import MEMORY
 from loomnb.studio import Loom
 from loomnb.testing.sources import StillSource
@@ -27,6 +40,7 @@ from loomnb.workflows import BaseWorkflow, definition_of
 __all__ = ["Driven", "StartedChild", "TransitionOutcome", "at_rest", "drive", "run_pass", "run_transition"]
 
 Workflow = type[BaseWorkflow[Any]] | str
+Drivable = Workflow | Blueprint | WorkflowModule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +177,9 @@ class Driven:
     asks: Sequence[Ask]
     children: Sequence[Driven]
     log: str
+    artifacts: Sequence[StoredArtifact] = ()
+    """Of a blueprint: what it wrote last in each place."""
+    records: Sequence[StoredRecord] = ()
 
     @staticmethod
     def of(run: Run) -> Driven:
@@ -180,45 +197,63 @@ class Driven:
             asks=run.pending,
             children=[Driven.of(child) for child in run.children],
             log=run.log,
+            artifacts=run.artifacts if isinstance(run, FlowRun) else (),
+            records=run.records if isinstance(run, FlowRun) else (),
         )
 
 
-def run_pass(workflow: Workflow, args: Any = None, *, source: Source | None = None, timeout: float = 20.0) -> Driven:
+def _started(session: Loom, workflow: Drivable, args: Any, models: Any) -> Run:
+    if isinstance(workflow, (Blueprint, WorkflowModule)):
+        return session.flow(workflow, args, models=models)
+    return session.start(workflow, args)
+
+
+def run_pass(
+    workflow: Drivable,
+    args: Any = None,
+    *,
+    source: Source | None = None,
+    timeout: float = 20.0,
+    models: Mapping[str, ModelProvider] | ModelProvider | None = None,
+) -> Driven:
     """Start a run in a store of its own, and give where it stands when it first comes to rest: its questions, or its end.
 
     Args:
-        workflow: the class, or its name.
-        args: its arguments.
+        workflow: the class, or its name; or a blueprint.
+        args: its arguments; of a blueprint the intent.
         source: ids and clock; default: still ones.
         timeout: seconds.
+        models: the models of a blueprint's agent steps.
 
     Raises:
         TimeoutError: it does not come to rest in time.
     """
     with Loom(MEMORY, source=source or StillSource()) as session:
         session.answers(None)  # what lies in a file is not this test's business
-        run = session.start(workflow, args)
+        run = _started(session, workflow, args, models)
         at_rest(run, timeout)
         return Driven.of(run)
 
 
 def drive(
-    workflow: Workflow,
+    workflow: Drivable,
     args: Any = None,
     *,
     answers: Mapping[str, Any] | None = None,
     source: Source | None = None,
     timeout: float = 20.0,
+    models: Mapping[str, ModelProvider] | ModelProvider | None = None,
 ) -> Driven:
     """Drive a whole run in a store of its own, sub-workflows too, with scripted answers. A failure is told, not raised.
 
     Args:
-        workflow: the class, or its name.
-        args: its arguments.
-        answers: wait transition → what `run.answer` takes; of this run and of its sub-workflows. A list is one answer per time
-            it is asked, so a payload that is a list goes inside one.
+        workflow: the class, or its name; or a blueprint.
+        args: its arguments; of a blueprint the intent.
+        answers: wait transition (of a blueprint: question id, or `confirm`) → what `run.answer` takes; of this run and of its
+            sub-workflows. A list is one answer per time it is asked, so a payload that is a list goes inside one.
         source: ids and clock; default: still ones.
         timeout: seconds.
+        models: the models of a blueprint's agent steps.
 
     Raises:
         NoFrontEnd: something is asked that the answers do not have; the message names it.
@@ -227,7 +262,7 @@ def drive(
     """
     with Loom(MEMORY, source=source or StillSource()) as session:
         session.answers({"*": answers or {}})
-        run = session.start(workflow, args)
+        run = _started(session, workflow, args, models)
         with contextlib.suppress(RunFailed):  # told by what is given back
             run.wait(timeout)
         for child in run.children:  # those that nobody waits for

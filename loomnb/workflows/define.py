@@ -147,7 +147,7 @@ def definition_of(workflow: type[BaseWorkflow[Any]] | str) -> Definition:
         return REGISTRY.need(workflow)
     definition = vars(workflow).get(DEFINITION) if isinstance(workflow, type) else None
     if not isinstance(definition, WorkflowDefinition):
-        advice = "Decorate the class with @loom.workflow."
+        advice = "Decorate the class with @loom.workflow. A blueprint is started with loom.flow(blueprint, intent)."
         if isinstance(workflow, BaseWorkflow):
             advice = f"Pass the class itself, without brackets: {type(workflow).__qualname__}."
         raise DefinitionError(

@@ -155,7 +155,7 @@ class WorkflowDefinition:
 
     is_strict = False
 
-    def failure_of(self, exc: Exception) -> Failure:
+    def failure_of(self, exc: Exception, move: Move | None = None) -> Failure:
         """As it is."""
         return Failure.of(exc)
 

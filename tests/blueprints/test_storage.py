@@ -520,7 +520,7 @@ NO_BATCHES = [
     [{**create("a"), "expectedRevision": 1}],
     [{**create("a"), "payload": None}],
     [{**create("a"), "payload": {"flowName": "f", "stageName": "s"}}],
-    [{**create("a"), "payload": {"flow_name": "f", "stage_name": "s", "data": 1}}],
+    [{**create("a"), "payload": {"flow_name": "f", "flowName": "f", "stageName": "s", "data": 1}}],
     [{**create("a"), "payload": {"flowName": "f", "stageName": "s", "data": 1, "x": 1}}],
     *([remove("a", revision)] for revision in (None, 0, -1, True, 1.0, 1.5, "1", 2**53)),
     *(
@@ -729,8 +729,8 @@ def test_a_commit_that_failed_shows_nothing_and_later_ones_work(path: str) -> No
 @pytest.mark.parametrize(
     "twice",
     [
-        "insert into artifacts select * replace ('b' as artifact_id) from artifacts",
-        "insert into artifacts select * replace ('elsewhere' as place) from artifacts",
+        "insert into artifact_heads select * replace ('b' as artifact_id) from artifact_heads",
+        "insert into artifact_heads select * replace ('elsewhere' as place) from artifact_heads",
         "insert into records select * from records",
     ],
 )
@@ -945,7 +945,7 @@ def test_artifacts_records_and_their_history_are_tables_to_query(here: Path) -> 
 
 
 def test_every_column_of_storage_says_what_it_is(database: Database) -> None:
-    tables = "('artifacts', 'artifact_revisions', 'records')"
+    tables = "('artifacts', 'artifact_heads', 'artifact_revisions', 'records')"
     rows = database.read(f"select table_name, column_name from duckdb_columns() where table_name in {tables} and comment is null")
 
     assert rows == []
@@ -962,3 +962,11 @@ def test_a_long_read_sees_one_state_and_blocks_no_commit(storage: Storage, datab
         assert cursor.execute("select revision from artifacts").fetchall() == [(1,)]
         cursor.execute("commit")
     assert done(storage.get_artifact_by_id("a")).data == 2
+
+
+def test_operations_take_the_names_of_this_side_too(session: loom.Loom) -> None:
+    payload = {"flow_name": "f", "stage_name": "s", "data": 1}
+    session.storage.commit([{"type": "create_artifact", "id": "a", "payload": payload}]).wait()
+    session.storage.commit([{"type": "remove_artifact", "id": "a", "expected_revision": 1}]).wait()
+
+    assert session.storage.get_artifact("f", "s").wait() is None

@@ -344,3 +344,10 @@ def test_no_text_steers_a_terminal(text: str) -> None:
 
     for said in (repr(shown), repr(shown.diff())):
         assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e]", said)
+
+
+def test_static_changes_bear_no_class_that_the_sheet_of_a_live_viewer_means():
+    one = view([{"dish": "soup"}], [{"dish": "stew"}])
+    for bundle in (one._repr_mimebundle_(), one.diff()._repr_mimebundle_()):
+        assert "stew" in bundle["text/html"]
+        assert "loom-diff" not in bundle["text/html"] + bundle["text/markdown"]

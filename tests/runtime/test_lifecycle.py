@@ -60,7 +60,7 @@ def test_canceling_and_a_dying_kernel_may_happen_to_any_run(status: Status) -> N
     assert {Event.CANCELED, Event.LOST} <= TABLE[status].keys()
 
 
-@pytest.mark.parametrize("status", FINISHED)
+@pytest.mark.parametrize("status", sorted(FINISHED))
 def test_nothing_moves_a_finished_run_by_itself(status: Status) -> None:
     moving = {Event.MOVED, Event.RESTED, Event.ENDED, Event.BACKED_OFF, Event.BROKE, Event.WOKE, Event.RESUMED, Event.REARMED}
 

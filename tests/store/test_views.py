@@ -36,8 +36,18 @@ COLUMNS = {
             "changes",
             "result",
         ),
-        *("ts", "seq"),
+        *("ts", "seq", "step_outcome"),
     ],
+    "step_calls": ["run_id", "move", "step", "number", "name", "result", "error_code", "error_message", "ts", "seq"],
+    "artifacts": [
+        *("artifact_id", "flow_name", "stage_name", "revision", "data", "created_at", "updated_at", "run_id", "place"),
+    ],
+    "artifact_history": [
+        *("artifact_id", "revision", "flow_name", "stage_name", "op", "data", "created_at", "valid_from", "valid_to"),
+        *("is_current", "run_id", "change"),
+    ],
+    "records": ["record_id", "flow_name", "stage_name", "data", "created_at", "run_id", "place"],
+    "latest_records": ["flow_name", "stage_name", "record_id", "data", "created_at", "run_id"],
     "documents": [
         *("run_id", "document_id", "index", "name", "key", "title", "content", "meta", "error", "tags", "internal", "transition"),
         *("place", "is_invalidated", "ts", "seq"),

@@ -181,7 +181,7 @@ def test_what_was_assigned_is_copied(session: loom.Loom) -> None:
     assert (run.state, run.result) == ({"items": [1]}, [1])
 
 
-@pytest.mark.parametrize("value", [(1,), {1}, float("nan"), object(), date(2026, 1, 1), {1: 2}], ids=repr)
+@pytest.mark.parametrize("value", [(1,), {1}, float("nan"), object(), date(2026, 1, 1), {1: 2}], ids=lambda v: type(v).__name__)
 @pytest.mark.parametrize("setter", ["assign_state", "assign_result"])
 def test_what_is_no_json_fails_the_move_that_wrote_it(session: loom.Loom, setter: str, value: Any) -> None:
     run = run_of(session, lambda self, *_: getattr(self, setter)(bad=value))
