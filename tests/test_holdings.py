@@ -96,8 +96,19 @@ def test_the_head_of_a_blueprints_run_says_where_it_was_and_is(run: loom.FlowRun
         },
         {"name": "build", "steps": [{"name": "write", "current": False, "visited": False}], "current": False, "visited": False},
     ]
+    assert head["place"] == "spec/check/it"
+    assert "enter → spec/draft" in run.graph().text
     assert "&lt;b&gt;bold" in head["state_html"]
     assert "artifacts" not in head
+
+
+def test_names_are_read_as_they_were_written(run: loom.FlowRun) -> None:
+    run.answer(True)
+    at_rest(run)
+    head = head_view(run.record)
+
+    assert [stop["place"] for stop in head["path"]] == ["start", "spec/draft", "spec/check/it", "build", "build/write", "end"]
+    assert "%" not in run.graph().text + str(run.story())
 
 
 def test_a_step_that_waits_for_a_person_is_not_shown_at_work(run: loom.FlowRun) -> None:
@@ -105,6 +116,7 @@ def test_a_step_that_waits_for_a_person_is_not_shown_at_work(run: loom.FlowRun) 
 
     assert head_view(run.record)["progress"] is None
     assert head_view(run.record)["status"] == "waiting"
+    assert run.is_settled_below(), "a page without a person would be saved only seconds later"
 
 
 def test_the_seconds_of_a_step_do_not_count_the_wait_for_its_answer(session: loom.Loom) -> None:

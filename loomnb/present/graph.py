@@ -147,7 +147,8 @@ class Graph:
                     name = plain_line(edge.label) + (" (answer)" if edge.kind == "manual" else "")
                     detail = f"  {plain_line(edge.detail)}" if edge.detail else ""
                     to = by_name.get(edge.to)
-                    target = plain_line(to.written if to is not None and to.group == group else edge.to)
+                    near = to is None or to.group in ("", group)
+                    target = plain_line(edge.to if to is None else to.written if near else f"{to.group}/{to.written}")
                     lines.append(f"{indent}  {'✓' if edge.taken else ' '} {name} → {target}{detail}")
         return "\n".join(lines)
 

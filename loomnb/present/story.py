@@ -225,7 +225,7 @@ def document_plain(entity: DocumentEntity, children: Mapping[str, Child] = _NO_C
 def _head_and_body(one: DocumentEntity | tuple[Ask, Any], children: Mapping[str, Child]) -> tuple[str, str]:
     """The line above a document or an answered question, and its safe HTML."""
     if isinstance(one, tuple):
-        return ask_heading(one[0]), answer_html(*one)
+        return one[0].label, answer_html(*one)
     if _link(one, children)[0]:
         return "", document_html(one, children)
     kind = document_kind(one)
@@ -332,8 +332,7 @@ def answer_html(ask: Ask, payload: Any) -> str:
     rows = [(escape(name), value_html(value)) for name, value in _answer_pairs(ask, payload)]
     named = "".join(f"<li>{name} → <b>{value}</b></li>" for name, value in rows if name)
     body = markdown_html(ask.context) if ask.context else ""
-    mark = "✗" if ask.kind == "confirm" and not payload["isConfirmed"] else "✓"
-    body += "".join(f"<div>{mark} <b>{value}</b></div>" for name, value in rows if not name)
+    body += "".join(f"<div>✓ <b>{value}</b></div>" for name, value in rows if not name)
     return body + (f"<ul>{named}</ul>" if named else "")
 
 

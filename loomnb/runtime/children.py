@@ -69,7 +69,7 @@ class Children:
     def is_expecting(self, parent: RunRecord) -> bool:
         """Whether a child has ended of which the parent is to be told in a moment."""
         with parent.lock:
-            if parent.passing:  # it is about to go on anyway, and what it awaits may not be stored yet
+            if parent.is_moving:  # it is about to go on anyway, and what it awaits may not be stored yet
                 return True
             unheard = [run_id for run_id in parent.awaited if run_id not in parent.callbacks]
             return any(self._records.record(run_id).view.status in FINISHED for run_id in unheard)

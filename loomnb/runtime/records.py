@@ -213,9 +213,14 @@ class Records:
             return None
         if record.status is Status.INTERRUPTED and record.call is not None and record.call.is_lost:
             asked = record.call.asked is not None and not record.call.answered
-            when = f"while {record.place!r} asked, and no `recover` of it takes an answer now" if asked else ""
+            place = repr(record.place)
+            when = (
+                f"while {place} asked, and its code has no `recover` that takes an answer"
+                if asked
+                else f"in the middle of {place}"
+            )
             record.notice = (
-                f"Its kernel died {when or f'in the middle of {record.place!r}'}. run.retry() makes the step again, and does not "
-                "repeat what is on record of it; run.retry(fresh=True) begins it anew with the State it had."
+                f"Its kernel died {when}. run.retry() makes the step again, and does not repeat what "
+                "is on record of it; run.retry(fresh=True) begins it anew with the State it had."
             )
         return definition

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
+from urllib.parse import unquote
 
 from loomnb.asks import Ask, AskWidget, Field
 from loomnb.blueprints import BlueprintDefinition
@@ -59,8 +60,8 @@ def head_view(record: RunRecord) -> dict[str, Any]:
         "run_id": record.id,
         "status": "running" if _has_begun(record) else view.status.value,
         "status_text": status_text(record),
-        "place": "" if asked else view.place,
-        "path": [{"place": place, "name": name} for place, name in tail],
+        "place": "" if asked else _written(record, view.place),
+        "path": [{"place": _written(record, place), "name": name} for place, name in tail],
         "path_more": more,
         "asks": [{**ask_view(ask, record.advice), "in_document": ask.id in in_documents} for ask in view.asks],
         "active_docs": [{"index": entity.index, "open": here} for entity, here in active],
@@ -83,6 +84,11 @@ def head_view(record: RunRecord) -> dict[str, Any]:
         "notice": (record.advice or record.notice) if view.status not in FINISHED else "",
         **_holdings(record),
     }
+
+
+def _written(record: RunRecord, place: str) -> str:
+    """A place as people read it: a step by its names, a stage that is about to be entered by its own."""
+    return unquote(place.removesuffix("/")) if record.stamped else place
 
 
 def _holdings(record: RunRecord) -> dict[str, Any]:
