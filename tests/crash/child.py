@@ -13,6 +13,7 @@ import json
 import os
 import random
 import sys
+import threading
 from typing import Any
 
 import loomnb as loom
@@ -72,13 +73,14 @@ class KilledWorkflow(loom.BaseWorkflow):
 
 def report(run: loom.Run) -> None:
     """Tell each acknowledged move as it becomes visible."""
-    told = [(-1, "")]
+    told, saying = [(-1, "")], threading.Lock()  # the first call below is on another thread than those of the run
 
     def changed(_: str) -> None:
-        view = run.record.view
-        if (view.moves, view.status) != told[0]:
-            told[0] = view.moves, view.status
-            say("seen", run.id, view.moves, view.status)
+        with saying:
+            view = run.record.view
+            if (view.moves, view.status) != told[0]:
+                told[0] = view.moves, view.status
+                say("seen", run.id, view.moves, view.status)
 
     run.record.watchers.append(changed)
     changed("")
