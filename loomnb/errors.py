@@ -101,23 +101,30 @@ class LoomError(Exception):
     @classmethod
     def of(cls, cause: object, *, code: str, message: str, retryable: bool = False) -> BaseException:
         """An error of this code for anything that went wrong: `cause` itself when it has the code already, else a new one."""
-        if is_loom_error(cause) and isinstance(cause, BaseException) and cause.code == code:  # type: ignore[attr-defined]
+        if isinstance(cause, BaseException) and code_of(cause) == code:
             return cause
         return cls(message, code=code, retryable=retryable, cause=cause)
 
 
 def is_loom_error(value: object) -> bool:
     """Whether it is an error of this library, also of another copy of it. Never raises, whatever it is given."""
+    return code_of(value) is not None
+
+
+def code_of(value: object) -> str | None:
+    """The code of an error of this library, also of another copy of it; None for anything else. Never raises."""
     try:
-        return (
+        code = getattr(value, "code", None)
+        is_one = (
             getattr(value, "__loom_error__", None) is True
             and isinstance(value, BaseException)
-            and type(getattr(value, "code", None)) is str
+            and type(code) is str
             and type(getattr(value, "message", None)) is str
             and type(getattr(value, "retryable", None)) is bool
         )
     except BaseException:  # noqa: BLE001  # members of a hostile object may raise anything
-        return False
+        return None
+    return code if is_one else None
 
 
 class Refused(LoomError):

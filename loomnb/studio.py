@@ -502,8 +502,9 @@ class Loom:
             "and ($name is null or body->>'workflow' = $name) order by seq",
             {"name": flow_name},
         )
-        found = [self._handle(self.runtime.record(run_id)) for (run_id,) in rows if run_id not in self.runtime.unrecoverable]
-        return [run for run in found if isinstance(run, FlowRun)]
+        found = [self.runtime.readable(run_id) for (run_id,) in rows if run_id not in self.runtime.unrecoverable]
+        handles = [self._handle(record) for record in found if record is not None]
+        return [run for run in handles if isinstance(run, FlowRun)]
 
     def cancel_all_runs(self) -> None:
         """Stop every run of a blueprint that is active; where there is none, nothing happens."""

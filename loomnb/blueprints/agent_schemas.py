@@ -19,7 +19,7 @@ from pydantic_core import core_schema as core
 from loomnb.errors import NotJson, StepError
 from loomnb.jsonvalue import dumps, freeze, thaw
 
-__all__ = ["draft_7", "final_draft_7", "json_of", "parsed_by"]
+__all__ = ["draft_7", "is_own", "json_of", "parsed_by", "shape_of"]
 
 
 async def parsed_by(schema: Any, value: Any, *, is_json: bool = False) -> Any:
@@ -50,14 +50,14 @@ def json_of(parsed: Any) -> Any:
 
 
 def _dumped(value: Any) -> Any:
-    if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
-        adapter: TypeAdapter[Any] = TypeAdapter(type(value))
-        _refuse_no_numbers(adapter.dump_python(value, warnings=False))  # JSON mode would silently make them null
-        return adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
     if type(value) is dict:
         return {key: _dumped(one) for key, one in value.items()}
     if type(value) is list:
         return [_dumped(one) for one in value]
+    if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
+        adapter: TypeAdapter[Any] = TypeAdapter(type(value))
+        _refuse_no_numbers(adapter.dump_python(value, warnings=False))  # JSON mode would silently make them null
+        return adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
     return value
 
 
@@ -101,12 +101,17 @@ def draft_7(schema: Any, side: Literal["input", "output"]) -> dict[str, Any]:
     return cast("dict[str, Any]", _older(made))
 
 
-def final_draft_7(schema: Any) -> dict[str, Any] | None:
-    """What a model has to end with, so that this schema takes it; None where JSON Schema cannot say it."""
+def shape_of(schema: Any, side: Literal["input", "output"] = "input") -> dict[str, Any] | None:
+    """The same; None where JSON Schema cannot say it."""
     try:
-        return draft_7(schema, "input")
+        return draft_7(schema, side)
     except StepError:
         return None
+
+
+def is_own(schema: Any) -> bool:
+    """Whether it is an object with `parse`, of which pydantic knows nothing."""
+    return _own_parse(schema) is not None
 
 
 def _told_by_itself(schema: Any) -> dict[str, Any]:

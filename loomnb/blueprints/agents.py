@@ -13,7 +13,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from loomnb.blueprints.agent_schemas import draft_7, final_draft_7, json_of, parsed_by
+from loomnb.blueprints.agent_schemas import draft_7, json_of, parsed_by, shape_of
 from loomnb.blueprints.agent_tools import CATCHABLE, execute_tool, is_our_end, said_by
 from loomnb.blueprints.catalog import RUNTIME
 from loomnb.blueprints.model import AgentSpec, AgentTool
@@ -49,7 +49,7 @@ async def execute_agent(call: AgentCall, access: Any) -> Any:
     tools = {tool.id: tool for tool in agent.tools}
     told = tuple(_told(tool) for tool in agent.tools)
     messages: list[Any] = [freeze({"role": "user", "content": call.context.args["intent"]})]
-    shape = final_draft_7(agent.output_schema)
+    shape = shape_of(agent.output_schema)
     for _ in range(_MOST_TURNS):
         live.check()
         # The messages are frozen: a provider that changes them in place must not change what the next turn is told.

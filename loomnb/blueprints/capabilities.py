@@ -12,12 +12,13 @@ from typing import Any, NoReturn, TypeVar
 
 from loomnb.asks import Answers, Confirmation, check_confirmation, check_questions
 from loomnb.blueprints.access import AbortSignal, ProjectCommand, ProjectCommandResult
+from loomnb.blueprints.captures import files_of
 from loomnb.blueprints.project import ProjectFiles
 from loomnb.blueprints.project_paths import ProjectError
 from loomnb.blueprints.project_run import checked_command
 from loomnb.blueprints.state import State, StateSchema
 from loomnb.blueprints.step_storage import ReadStorage, StepStorage
-from loomnb.errors import ArgsInvalid, LoomError, ReadOnly, StepError
+from loomnb.errors import ArgsInvalid, LoomError, NotJson, ReadOnly, StepError
 from loomnb.jsonvalue import FrozenDict, freeze
 from loomnb.present import markdown_line
 from loomnb.runtime import AskContent, LiveCall, RunContext
@@ -94,7 +95,7 @@ def _signal(live: LiveCall) -> AbortSignal:
 def _give_project(access: _Frozen, live: LiveCall, context: RunContext[Any], signal: AbortSignal) -> None:
     root = (context.config or {}).get("project")
     if root is not None:
-        access.give(project=Project(live, ProjectFiles(root, private=[live.engine.database.path]), signal))
+        access.give(project=Project(live, files_of(root, live.engine.database), signal))
 
 
 class Interaction:
@@ -215,6 +216,8 @@ class Project:
             self._live.check()
             self._live.needs_loop(f"access.{name}(…)")
             told = freeze(told, None, name)
+        except NotJson as exc:
+            return self._live.refuse(ProjectError(f"A path and a content are texts: {exc.message}"))
         except LoomError as exc:
             return self._live.refuse(exc)
         return self._live.perform(name, told, really, again, revive=_revived)

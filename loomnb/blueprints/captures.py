@@ -9,26 +9,35 @@ from typing import TYPE_CHECKING, Any
 from loomnb.blueprints.project import ProjectFiles
 from loomnb.blueprints.project_diff import Capture, ProjectDiff
 from loomnb.blueprints.project_paths import ProjectError
-from loomnb.errors import Refused
+from loomnb.errors import InvalidRequest, Refused
 from loomnb.jsonvalue import loads
 from loomnb.runtime import LiveCall, RunRecord, Workers
 
 if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
     from loomnb.store import Database
 
-__all__ = ["keep_capture", "project_diff_of"]
+__all__ = ["files_of", "keep_capture", "project_diff_of"]
 
 _KEPT = 4 * 2**20
 """Bytes of text that one capture puts into the journal; of further files only the hash is kept."""
 
 
-async def keep_capture(live: LiveCall, files: ProjectFiles, when: str) -> None:
+def files_of(root: str, database: Database) -> ProjectFiles:
+    """The files of a run's project, without those of the store.
+
+    Raises:
+        InvalidRequest: the root is no folder.
+    """
+    return ProjectFiles(root, private=[database.path])
+
+
+async def keep_capture(live: LiveCall, root: str, when: str) -> None:
     """Put the files of a project on record. One that cannot be captured (a link, too many files) is no failure of the run."""
     try:
-        body = _json_of(await files.capture())
-    except ProjectError as exc:
+        body = _json_of(await files_of(root, live.engine.database).capture())
+    except (ProjectError, InvalidRequest) as exc:
         body = {"problem": str(exc)}
-    await live.journal("project.captured", {"when": when, "root": str(files.root), **body})
+    await live.journal("project.captured", {"when": when, "root": root, **body})
 
 
 def _json_of(capture: Capture) -> dict[str, Any]:
@@ -63,7 +72,7 @@ def project_diff_of(database: Database, record: RunRecord, workers: Workers) -> 
     after = kept.get("end")
     if after is not None and "problem" not in after:
         return ProjectDiff.between(_capture_of(before), _capture_of(after))
-    now = workers.submit(_captured, ProjectFiles(before["root"])).result()  # a cell's loop may be running here
+    now = workers.submit(_captured, files_of(before["root"], database)).result()  # a cell's loop may be running here
     return ProjectDiff.between(_capture_of(before), now)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from loomnb.errors import LoomError, is_loom_error
+from loomnb.errors import LoomError, code_of
 
 __all__ = ["KERNEL", "RUNTIME", "ErrorCatalog", "ErrorEntry"]
 
@@ -74,7 +74,7 @@ class ErrorCatalog:
 
     def recognises(self, value: object) -> bool:
         """Whether it is an error with a code of this catalogue. Never raises."""
-        return is_loom_error(value) and getattr(value, "code", None) in self
+        return code_of(value) in self
 
 
 KERNEL = ErrorCatalog(

@@ -52,7 +52,7 @@ def _told_artifact(number: int, artifact: StoredArtifact) -> DocumentEntity:
         key=f"artifact {number}",
         document_name="artifact" if markdown is None else "markdown",
         content=freeze(data if markdown is None else {"markdown": f"**{title}**\n\n{markdown}"}),
-        title=title,
+        title=title if markdown is None else "",
         index=number,
     )
 
@@ -130,10 +130,26 @@ class FlowRun(Run):
             InvalidRequest: the id is blank.
             AnswerInvalid: the answer does not fit (INVALID_REQUEST); the question stays open as it was.
             AnswerRefused: this is not the open question, or no longer (CONFLICT).
+            StepError: it could not be stored, and was not given (RUN_CHECKPOINT_FAILED).
         """
         if payload is not MISSING and isinstance(name_or_id, str) and not name_or_id.strip():
             raise InvalidRequest("The id of the question is blank.", advice="It is run.view().pending_action.id.")
-        super().answer(name_or_id, payload, source=source)
+        with checkpointing():
+            super().answer(name_or_id, payload, source=source)
+
+    def retry(self, *, fresh: bool = False) -> None:
+        """Make the step again that failed or was interrupted, with what is on record of it: what it committed, asked or read is
+        not repeated.
+
+        Args:
+            fresh: forget that, and begin the step anew with the State it had at its start; also with a changed blueprint.
+
+        Raises:
+            Conflict: it has not failed.
+            Refused: its blueprint is not known here.
+        """
+        with checkpointing():
+            super().retry(fresh=fresh)
 
     def cancel(self, timeout: float = 2.0) -> None:
         """Stop it: its capabilities end at once and its signal is aborted, and code that goes on can do nothing any more. What

@@ -43,7 +43,8 @@ class ProjectFiles(ProjectAccess):
 
     Args:
         root: an existing folder. It is resolved once; links above it may be changed later, and do not matter.
-        private: further files and folders that no step may see, such as the store if it is in the root.
+        private: further files and folders that no step may see, such as the store if it is in the root; and what stands beside
+            one under its name and a dot, such as the store's log and lock.
 
     Raises:
         InvalidRequest: the root is no folder.

@@ -17,6 +17,7 @@ from loomnb.blueprints.project_paths import (
     folder_at,
     is_excluded,
     is_link,
+    is_private,
     shown,
 )
 
@@ -104,7 +105,7 @@ def each_file(root: str, private: frozenset[Parts]) -> Iterator[tuple[Folder, st
                 way.pop()
                 continue
             name = entry.name
-            if is_excluded(name) or (*folder.parts, name) in private:
+            if is_excluded(name) or is_private((*folder.parts, name), private):
                 continue
             _check_name(folder, entry)
             if entry.is_dir(follow_symlinks=False):

@@ -27,6 +27,7 @@ __all__ = [
     "folder_at",
     "is_excluded",
     "is_link",
+    "is_private",
     "parts_of",
     "shown",
 ]
@@ -79,7 +80,7 @@ def parts_of(path: object, private: frozenset[Parts] = frozenset(), *, what: str
         raise ProjectError(f"The {what} {shown(text)} has a '..' in it. Give the way from the project's root without going up.")
     parts = tuple(name for name in names if name not in ("", "."))
     for depth, name in enumerate(parts, 1):
-        if is_excluded(name) or parts[:depth] in private:
+        if is_excluded(name) or is_private(parts[:depth], private):
             raise ProjectError(
                 f"The {what} {shown(text)} goes through {shown(name)}, which is private or generated. Steps have no access to it."
             )
@@ -111,6 +112,14 @@ def is_excluded(name: str) -> bool:
     """Whether a file or folder of this name is private or generated, wherever it is."""
     name = name.casefold() if _IGNORES_CASE else name
     return name in _NAMES or name.startswith(_BEGINNINGS)
+
+
+def is_private(parts: Parts, private: frozenset[Parts]) -> bool:
+    """Whether the host keeps a file or folder to itself: it is one of these, or stands beside one under its name and a dot."""
+    if _IGNORES_CASE:
+        parts = tuple(name.casefold() for name in parts)
+        private = frozenset(tuple(name.casefold() for name in one) for one in private)
+    return any(parts == one or (parts[:-1] == one[:-1] and parts[-1].startswith(f"{one[-1]}.")) for one in private if one)
 
 
 # -- folders ---------------------------------------------------------------------------------------

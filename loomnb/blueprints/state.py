@@ -34,6 +34,11 @@ class StateSchema:
         if self._parse is not None and isinstance(source, str):
             raise DefinitionError(f"{owner}: a text is no schema.", advice="Use a pydantic model or a plain type such as str.")
 
+    @property
+    def parser(self) -> Any:
+        """Its own `parse`; None for what pydantic takes."""
+        return self._parse
+
     async def parse(self, value: Any) -> Any:
         """What the schema makes of an input, as frozen JSON.
 

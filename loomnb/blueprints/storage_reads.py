@@ -95,8 +95,8 @@ def read_record_by_id(database: Database, record_id: str) -> StoredRecord | None
 
 def read_artifacts_of(database: Database, run_id: str, *, past: ArtifactPast | None = None) -> list[StoredArtifact]:
     """The artifacts whose current revision a run wrote, by flow and stage."""
-    sql = f"select {_ARTIFACT} from artifacts where run_id = ? order by flow_name, stage_name"  # noqa: S608  # as above
-    return _artifacts(_read(database, sql, [run_id]), past)
+    sql = f"select {_HEAD} from artifact_heads where run_id = ? order by flow_name, stage_name"  # noqa: S608  # as above
+    return _artifacts(_read_heads(database, sql, [run_id]), past)
 
 
 def read_records_of(database: Database, run_id: str) -> list[StoredRecord]:

@@ -7,17 +7,19 @@ step. What a step's code is given stands in `capabilities.py`, an agent's in `ag
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import inspect
 import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from loomnb.asks import Shape
+from loomnb.blueprints.agent_schemas import is_own, shape_of
 from loomnb.blueprints.agents import AgentCall, execute_agent
 from loomnb.blueprints.capabilities import agent_access, code_access
 from loomnb.blueprints.captures import keep_capture
@@ -28,6 +30,7 @@ from loomnb.blueprints.diagnostics import BlueprintInvalid
 from loomnb.blueprints.folder import validate
 from loomnb.blueprints.model import (
     AgentSpec,
+    AgentTool,
     Blueprint,
     CodeRecovery,
     InitializerContext,
@@ -38,7 +41,6 @@ from loomnb.blueprints.model import (
     WorkflowModule,
 )
 from loomnb.blueprints.places import Cursor, place_of, stage_place
-from loomnb.blueprints.project import ProjectFiles
 from loomnb.blueprints.shapes import is_blank, stage_route, step_route
 from loomnb.blueprints.state import StateSchema
 from loomnb.errors import ArgsInvalid, DefinitionError, OwnershipLost, StepError
@@ -231,7 +233,7 @@ class BlueprintDefinition:
     async def _capture(self, context: RunContext[Any], live: LiveCall, when: str) -> None:
         root = (context.config or {}).get("project")
         if root is not None:
-            await keep_capture(live, ProjectFiles(root, private=[live.engine.database.path]), when)
+            await keep_capture(live, root, when)
 
     async def _step(self, stage: _Stage, step: _Step, context: RunContext[Any], attempt: Attempt, live: LiveCall) -> None:
         if step.code is None and step.agent is None:
@@ -489,7 +491,7 @@ def _identity(module: WorkflowModule, stages: Mapping[str, _Stage]) -> str:
     for name, stage in stages.items():
         told[f"stage {name}"] = {
             "entry": stage.entry,
-            "schema": stage.schema.json_schema(),
+            "schema": [stage.schema.json_schema(), _source(stage.schema.parser)],
             "initialize": _source(stage.initialize),
             "steps": {
                 step.name: {
@@ -508,9 +510,19 @@ def _agent_identity(agent: AgentSpec) -> Any:
     return {
         "instructions": agent.instructions,
         "llm": agent.llm,
+        "output": _shape(agent.output_schema),
         "skills": [[s.name, s.content] for s in agent.skills],
-        "tools": [[t.id, t.description, _source(t.execute)] for t in agent.tools],
+        "tools": [[t.id, t.description, _source(t.execute), *_shapes(t)] for t in agent.tools],
     }
+
+
+def _shapes(tool: AgentTool[Any, Any, Any]) -> tuple[Any, Any]:
+    return _shape(tool.input_schema), _shape(tool.output_schema, "output")
+
+
+def _shape(schema: Any, side: Literal["input", "output"] = "input") -> Any:
+    """What tells one version of a schema from another. One's own is not called for it: its source is all there is to know."""
+    return _source(schema) if is_own(schema) else shape_of(schema, side)
 
 
 def _source(function: Any) -> str:
@@ -519,19 +531,27 @@ def _source(function: Any) -> str:
         return ""
     found = inspect.unwrap(function) if callable(function) else function
     found = getattr(found, "function", found)
+    if isinstance(found, functools.partial):
+        return f"{_source(found.func)} {found.args!r} {found.keywords!r}"
     if not (inspect.isroutine(found) or inspect.isclass(found)):
         found = type(found)
     try:
         return textwrap.dedent(inspect.getsource(found))
-    except (OSError, TypeError):
-        compiled = getattr(found, "__code__", None)
-        return _byte_code(compiled) if compiled is not None else code_name(found)
+    except (OSError, TypeError):  # typed into a prompt, or made by exec; of a class in a notebook Python finds no text either
+        members = vars(found) if inspect.isclass(found) else {"": found}
+        told = {name: _byte_code(f.__code__) for name, f in members.items() if isinstance(f, types.FunctionType)}
+        return dumps(told) if told else code_name(found)
 
 
-def _byte_code(compiled: types.CodeType) -> str:
-    """The byte code with its constants; nested code by its own, because its repr tells an address."""
-    constants = [_byte_code(c) if isinstance(c, types.CodeType) else repr(c) for c in compiled.co_consts]
-    return f"{compiled.co_code.hex()} {compiled.co_names} {constants}"
+def _byte_code(code: types.CodeType) -> list[Any]:
+    """What a code does, told the same in every process: no addresses, no order of a set."""
+    constants: list[Any] = []
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            constants.append(_byte_code(constant))
+        else:
+            constants.append(repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant))
+    return [code.co_code.hex(), list(code.co_names), list(code.co_freevars), constants]
 
 
 def know_blueprint(definition: BlueprintDefinition) -> BlueprintDefinition:

@@ -33,7 +33,8 @@ def _is_instant(text: str) -> str:
 
 
 Text = Annotated[str, Field(min_length=1)]
-Instant = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"), AfterValidator(_is_instant)]
+_DAY, _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}"
+Instant = Annotated[str, Field(pattern=rf"^{_DAY}T{_TIME}Z$"), AfterValidator(_is_instant)]
 
 
 class FlowCursor(Shape):

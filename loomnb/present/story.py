@@ -406,8 +406,13 @@ def _story_html(story: Story) -> str:
         parts.append(f"<p><em>{escape(story.notice)}</em></p>")
     parts.append(_told_html(story))
     if story.result is not None:
-        parts.append(f"<div><strong>Result</strong>{value_html(story.result)}</div>")
+        parts.append(f"<div>{_result_html(story.result)}</div>")
     return f'<div class="loom-static">{"".join(parts)}</div>'
+
+
+def _result_html(result: Any) -> str:
+    space = "" if isinstance(result, (Mapping, list)) else " "  # those are blocks, everything else stands on the same line
+    return f"<strong>Result</strong>{space}{value_html(result)}"
 
 
 def _story_markdown(story: Story) -> str:
@@ -424,7 +429,7 @@ def _story_markdown(story: Story) -> str:
         parts.append(f"**Error:** {markdown_safe(story.error_line)}")
         parts += [markdown_safe(story.advice)] if story.advice else []
     if story.result is not None:
-        parts.append(html_block(f"<strong>Result</strong>{value_html(story.result)}"))
+        parts.append(html_block(_result_html(story.result)))
     return "\n\n".join(parts)
 
 

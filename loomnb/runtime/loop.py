@@ -12,10 +12,11 @@ import contextvars
 import inspect
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loomnb.asks import NOTHING, Ask, accept_confirmation, accept_questions, payload_of
-from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, LoomError, Refused, StoreClosed, WouldDeadlock
+from loomnb.errors import AnswerInvalid, AnswerRefused, Conflict, LoomError, OwnershipLost, Refused, StoreDamaged, WouldDeadlock
 from loomnb.ids import Source
 from loomnb.jsonvalue import changes, freeze
 from loomnb.runtime.children import Children
@@ -216,8 +217,8 @@ class Runtime:
     def _restore(self) -> None:
         """At open: what was moving when its kernel died is interrupted; then whatever is known goes on."""
         rows = self.database.read(
-            "select run_id, status from runs where status not in ('completed', 'canceled') "
-            "and (status <> 'failed' or run_id in (select run_id from asks where status = 'open')) order by number"
+            "select run_id, status from runs where coalesce(status, '') not in ('completed', 'canceled') "
+            "and (coalesce(status, '') <> 'failed' or run_id in (select run_id from asks where status = 'open')) order by number"
         )
         lost: list[tuple[RunRecord, Row]] = []
         for run_id, _ in rows:
@@ -287,8 +288,8 @@ class Runtime:
                 record.tell("view")
                 return
             is_due_later = record.due is not None and record.due.at is not None
-            self.resumed[record.id] = None
             self._turn(record, Event.REARMED if is_due_later else Event.RESUMED, "run.resumed")
+            self.resumed[record.id] = None
         if is_due_later:
             self._moves.arm(record)
         else:
@@ -551,10 +552,18 @@ class Runtime:
             attempt = record.attempt
             if attempt is not None:
                 attempt.revoke()
-                if attempt.live is not None:
-                    self._hosts.of(record).post(attempt.live.close, StoreClosed("The store was closed."))
+            if attempt is not None and attempt.live is not None:
+                # Before its code is canceled: what its `finally` does would be on record, and no retry would do the same.
+                self._hosts.of(record).post(attempt.live.close, OwnershipLost("The store was closed: the call is over."))
         self._tail.close()
         self._hosts.close()
+        for record in self.live():
+            if record.stamped and record.view.status not in FINISHED:
+                # The contract's suspend: whoever waits for a flow hears that it was interrupted. What is stored stays as it was.
+                record.passing = record.suspended = record.scripting = False
+                record.notice = "The store was closed. When it is open again, this run goes on, or says what it needs."
+                view = replace(record.view, status=Status.INTERRUPTED, asks=(), waiting_for=None)
+                record.publish(view)
 
     def events(self, after: int | str | None, record: RunRecord | None = None) -> AsyncGenerator[RunEvent]:
         """What happened and happens, to one run until it has ended, or to all: see `Tail.events`."""
@@ -578,6 +587,14 @@ class Runtime:
             NotFound: this store has no such run.
         """
         return self._records.record(run_id)
+
+    def readable(self, run_id: str) -> RunRecord | None:
+        """The same; None for one that cannot be read, which is told as unrecoverable from then on."""
+        try:
+            return self._records.record(run_id)
+        except StoreDamaged as exc:
+            self.unrecoverable[run_id] = exc.message
+            return None
 
     def live(self) -> list[RunRecord]:
         """Runs that are not finished, oldest first, and failed ones that a person can still answer."""

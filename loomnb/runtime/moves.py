@@ -264,6 +264,8 @@ class Moves:
             flush = host.loop.call_later(_FLUSH, self._flush_log, record, attempt)
             raised = await perform(record, definition, attempt, payload, host=host, workers=self._hosts.workers)
             flush.cancel()
+            if raised is not None and attempt.live is not None and self.closed:
+                raise StoreClosed("The store was closed while a step was made.")  # that is no failure of the step
         if attempt.live is not None and attempt.live.broken is not None:
             self._stand_as_stored(record)  # what the step wrote is in memory and not in the store: a retry must not build on it
         attempt.revoke()  # a task the body left behind must not write into what is committed now

@@ -147,7 +147,7 @@ class Records:
         try:
             record.workflow = loads(next(r[3] for r in rows if r[2] == "run.started"))["workflow"]
             record.replay(rows)
-        except (ValueError, KeyError, TypeError, StopIteration) as exc:
+        except Exception as exc:  # rows of another make may be anything, and fail in any way
             raise StoreDamaged(
                 f"The run {run_id} cannot be read: {type(exc).__name__}: {exc}",
                 advice="It was left as it is; its rows are in the table journal.",
@@ -166,11 +166,13 @@ class Records:
         definition = REGISTRY.get(record.workflow)
         record.advice = record.notice = ""
         record.changed = False
-        if definition is None:
-            what = f"cell that defines the workflow {record.workflow!r}"
-            if record.stamped:
-                what = f"cells of the blueprint {record.workflow!r}, up to loom.flow(…)"
-            record.advice = f"Run the {what}: then this run goes on."
+        if definition is None and record.stamped:
+            record.advice = (
+                f"Run the cells of the blueprint {record.workflow!r}, up to loom.flow(…) or loom.define(…): then this run goes "
+                "on, or says what it needs."
+            )
+        elif definition is None:
+            record.advice = f"Run the cell that defines the workflow {record.workflow!r}: then this run goes on."
         elif record.origin and definition.origin != record.origin and definition.fingerprint != record.fingerprint:
             record.advice = (
                 f"This run belongs to the {record.workflow!r} of {record.origin}; the one defined here comes from "

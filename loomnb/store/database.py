@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import threading
+import time
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -49,6 +50,7 @@ class Database:
         self._guard = threading.Lock()
         self._copying = threading.Lock()  # a copy is attached under one name, and that is the whole store's
         self._closed = False
+        self._readers: set[Any] = set()
         self._lock: OwnerLock | None = None
         if self.path != MEMORY:
             try:
@@ -165,9 +167,11 @@ class Database:
     def reading(self) -> Generator[Any]:
         """A cursor that is closed at the end."""
         cursor = self.cursor()
+        self._readers.add(cursor)
         try:
             yield cursor
         finally:
+            self._readers.discard(cursor)
             cursor.close()
 
     def snapshot(self, path: str) -> Path:
@@ -216,9 +220,26 @@ class Database:
         if not self._writer.close(timeout=2.0):
             self._root.interrupt()  # a long statement: stop it rather than hang the exit
             self._writer.close(timeout=2.0)
+        try:
+            self._close_root()
+        finally:
+            self._release()
+
+    def _close_root(self, patience: float = 2.0) -> None:
+        """Close the connection with its cursors. DuckDB refuses while one of them is in the middle of a query."""
+        end = time.monotonic() + patience
         with self._guard:
-            self._root.close()
-        self._release()
+            while True:
+                try:
+                    self._root.close()
+                except duckdb.Error:
+                    if time.monotonic() > end:
+                        raise
+                else:
+                    return
+                for cursor in tuple(self._readers):
+                    cursor.interrupt()  # somebody reads on another thread: it ends with an error there
+                time.sleep(0.005)
 
     def _release(self) -> None:
         if self._lock is not None:

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import BaseModel
 
 import loomnb as loom
-from loomnb.runtime import REGISTRY
 from tests.helpers import PATIENCE, StillSource
 
 __all__ = ["BLOWS", "F2State", "Gate", "code_of", "f2", "one_step", "opened", "outcome_of", "rest", "the_error", "two_steps"]
@@ -183,11 +182,6 @@ def opened(path: Path | str, source: Any = None) -> loom.Loom:
     return loom.open(path, source=source if source is not None else StillSource())
 
 
-def forget(name: str) -> None:
-    """Let a flow's definition be unknown, as in a new kernel."""
-    REGISTRY._known.pop(name, None)
-
-
 class Broken(Exception):
     """An exception whose text cannot be made."""
 
@@ -239,6 +233,6 @@ BLOWS: list[Callable[[], BaseException]] = [
     lambda: RecursionError("secret"),
     lambda: loom.LoomError("secret", code="MY_CODE"),
     lambda: loom.Conflict("secret"),
-    lambda: loom.OwnershipLost.__mro__[1]("secret", code="INVALID_REQUEST"),
+    lambda: loom.InvalidRequest("secret"),
 ]
 """What a user's function may raise. None of them has a code of the runtime catalogue."""

@@ -873,17 +873,14 @@ class Probe:
         return DONE
 
 
-def test_model() -> ScriptedModel:
+def looking() -> ScriptedModel:
     return ScriptedModel([[("look", "there")], {"outcome": "complete"}])
-
-
-test_model.__test__ = False  # type: ignore[attr-defined]
 
 
 @pytest.mark.case("blueprints:RN-09")
 def test_the_tools_of_an_agent_read_storage_and_write_state_and_can_neither_commit_nor_ask(session: loom.Loom) -> None:
     probe = Probe()
-    view = rest(session.flow(probe.blueprint(), "go", models=test_model()))
+    view = rest(session.flow(probe.blueprint(), "go", models=looking()))
 
     assert view.status == "completed", the_error(view)
     assert probe.given == {

@@ -79,7 +79,7 @@ class Outer(BaseModel):
     kind: Literal["a", "b"] = "a"
     named: dict[str, Inner] = {}
     tree: Tree | None = None
-    prefixItems: list[int] = []
+    prefixItems: list[int] = []  # noqa: N815  # a word of JSON Schema
     definitions: int = Field(0, alias="$defs")
 
 

@@ -19,6 +19,8 @@ import duckdb
 import pytest
 
 import loomnb as loom
+from loomnb.ids import SYSTEM
+from loomnb.store import Database
 from loomnb.store.schema import MIGRATIONS
 from tests.helpers import at_rest
 
@@ -302,6 +304,27 @@ def test_closing_twice_is_fine(here: Path) -> None:
     session = loom.open(here / "s.duckdb")
     session.close()
     session.close()
+
+
+def test_closing_while_somebody_reads_ends_the_query_and_frees_the_file(here: Path) -> None:
+    database, reads, told = Database(str(here / "s.duckdb"), SYSTEM), threading.Event(), []
+
+    def read() -> None:
+        with database.reading() as cursor:
+            reads.set()
+            try:
+                cursor.execute("select count(*) from range(100000000) a, range(100) b").fetchall()
+            except duckdb.Error as exc:
+                told.append(exc)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert reads.wait(20)
+    database.close()
+    reader.join(20)
+
+    assert len(told) == 1
+    Database(str(here / "s.duckdb"), SYSTEM).close()
 
 
 def test_closing_without_an_open_store_does_nothing(here: Path) -> None:

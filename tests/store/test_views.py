@@ -39,9 +39,7 @@ COLUMNS = {
         *("ts", "seq", "step_outcome"),
     ],
     "step_calls": ["run_id", "move", "step", "number", "name", "result", "error_code", "error_message", "ts", "seq"],
-    "artifacts": [
-        *("artifact_id", "flow_name", "stage_name", "revision", "data", "created_at", "updated_at", "run_id", "place"),
-    ],
+    "artifacts": ["artifact_id", "flow_name", "stage_name", "revision", "data", "created_at", "updated_at", "run_id"],
     "artifact_history": [
         *("artifact_id", "revision", "flow_name", "stage_name", "op", "data", "created_at", "valid_from", "valid_to"),
         *("is_current", "run_id", "change"),
