@@ -198,7 +198,9 @@ def blueprint_head(**more: Any) -> dict[str, Any]:
     shown = {
         "title": "Deliver",
         "place": "solution/review",
-        "stages": stages_view(STAGES, VISITED, "solution/review"),
+        "stages": stages_view(
+            {stage: {f"{stage}/{step}": step for step in steps} for stage, steps in STAGES.items()}, VISITED, "solution/review"
+        ),
         "state_html": tree_html(STATE),
         "artifacts": [artifact_view(a) for a in ARTIFACTS],
         "path": [{"place": "start", "name": ""}, {"place": "solution/review", "name": "drafted"}],
