@@ -1,28 +1,23 @@
-"""The composition root: `Loom` wires store, runtime, definitions and the notebook's face. The only place that knows them all."""
+"""`Loom`: an open store with its runs. Wires store, runtime, definitions, blueprints and answers."""
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import inspect
 import os
-import sys
-import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, cast
+from typing import Any, Literal, Self
 
 # Before atexit.register below: DuckDB registers an exit hook of its own on import, which interrupts every connection; exit
 # hooks run last in, first out, so ours has to come after it to close in order.
 import duckdb
 
-from loomnb.asks import NOTHING, Answers, Ask, Confirmation, Script, check_confirmation, check_questions, read_answers
+from loomnb.asks import NOTHING, Ask, Script, check_confirmation, check_questions, read_answers
 from loomnb.blueprints import (
     Blueprint,
     FlowRun,
     Storage,
-    StoredArtifact,
     WorkflowModule,
     admit,
     check_intent,
@@ -34,17 +29,14 @@ from loomnb.blueprints import (
     models_of,
     new_run_id,
 )
-from loomnb.errors import Conflict, LoomError, Refused, StoreClosed, Unavailable
+from loomnb.errors import Refused, Unavailable
 from loomnb.ids import SYSTEM, Source
-from loomnb.present import ArtifactDiff, ArtifactView, Story, artifact_bundle
-from loomnb.ready import ASK, Runner, know_ready
+from loomnb.ready import ASK, know_ready
 from loomnb.runtime import (
     CURRENT,
     FINISHED,
     LOCAL_USER,
-    Face,
     ModelProvider,
-    NoFace,
     Restored,
     Run,
     RunEvent,
@@ -52,241 +44,20 @@ from loomnb.runtime import (
     Runtime,
     Status,
 )
-from loomnb.store import MEMORY, Database, Relation, damaged, query
-from loomnb.tools import Provide
+from loomnb.store import Database, Relation, damaged, query
+from loomnb.studio.face import current_face, notebook_face
+from loomnb.studio.held import Held
+from loomnb.studio.queries import caller_names, frame_of, interruptible
+from loomnb.studio.shown import Artifact, AskRun, Pending, PendingAsk
 from loomnb.workflows import (
     BaseWorkflow,
     StudioApp,
-    StudioAppOptions,
-    StudioUiConfig,
     definition_of,
-    register_app,
 )
 
-__all__ = [
-    "App",
-    "Artifact",
-    "AskRun",
-    "Loom",
-    "Pending",
-    "PendingAsk",
-    "WorkflowRunner",
-    "answers",
-    "artifact",
-    "ask_questions",
-    "cancel_all_runs",
-    "close",
-    "confirm",
-    "default",
-    "define",
-    "events",
-    "flow",
-    "flows",
-    "open_store",
-    "pending",
-    "restore",
-    "run",
-    "runs",
-    "snapshot",
-    "sql",
-    "start",
-    "studio_app",
-]
+__all__ = ["Durability", "Loom", "known_text"]
 
 Durability = Literal["sync", "pipelined"]
-DEFAULT_PATH = "loom.duckdb"
-
-
-class NotebookFace(Face, Protocol):
-    """What the entry point group `loomnb.face` provides."""
-
-    def attach(self, session: Loom) -> None:
-        """A store was opened."""
-        ...
-
-    def show_pending(self, pending: Pending) -> bool:
-        """Show every open ask with its form; False where nothing can be shown."""
-        ...
-
-    def show_relation(self, relation: Relation) -> bool:
-        """Show a paged table; False where nothing can be shown."""
-        ...
-
-    def show_artifact(self, view: ArtifactView) -> bool:
-        """Show an artifact with its revisions; False where nothing can be shown."""
-        ...
-
-    def show_app(self, app: App) -> bool:
-        """Show an app as its launcher; False where nothing can be shown."""
-        ...
-
-    def names(self) -> Mapping[str, Any]:
-        """The notebook's variables."""
-        ...
-
-    def answers_beside_notebook(self) -> bool:
-        """Whether nobody can answer in this kernel, so that an `answers.yaml` beside the notebook is used by itself."""
-        ...
-
-
-class _Process:
-    """What this process holds: its face, its open stores and the default one."""
-
-    face: NotebookFace | None = None
-    looked_for_face = False
-    stores: ClassVar[dict[str, Loom]] = {}
-    default: Loom | None = None
-    refused: str = ""
-    """The store that could not be opened when it was last asked for: what comes next must not go into another one."""
-    guard: ClassVar[threading.RLock] = threading.RLock()
-
-
-def notebook_face() -> NotebookFace | None:
-    """The face, where IPython runs in this process and one is installed."""
-    ipython = sys.modules.get("IPython")
-    if _Process.looked_for_face or ipython is None or ipython.get_ipython() is None:
-        return _Process.face
-    _Process.looked_for_face = True
-    from importlib.metadata import entry_points  # noqa: PLC0415  # only where there is a notebook
-
-    for point in entry_points(group="loomnb.face"):
-        _Process.face = cast("NotebookFace", point.load())
-        break
-    return _Process.face
-
-
-def _current_face() -> Face:
-    return notebook_face() or NoFace()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Artifact(StoredArtifact):
-    """An artifact at the revision it had when it was asked for. As a cell's last line it is drawn, with its revisions."""
-
-    @property
-    def view(self) -> ArtifactView:
-        """What is drawn, for another look: its forms and its revisions."""
-        return ArtifactView.of(self)
-
-    def diff(self, old: int | None = None, new: int | None = None) -> ArtifactDiff:
-        """What changed between two revisions; by default since the one before this one.
-
-        Raises:
-            LookupError: there is no such revision.
-        """
-        return self.view.diff(old, new)
-
-    def __repr__(self) -> str:
-        return repr(self.view)
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return artifact_bundle(self.view)
-
-    def _ipython_display_(self) -> None:
-        face = notebook_face()
-        if face is None or not face.show_artifact(self.view):
-            raise NotImplementedError  # IPython then takes the static forms
-
-
-class AskRun(Run):
-    """Questions asked in a cell. Awaiting it gives `Answers`, or for a confirmation its verdict."""
-
-    def _outcome(self) -> Any:
-        result = super()._outcome()
-        face = self._face()
-        if not face.is_shown(self):  # answered by a file or an earlier run of the cell: the page should tell it all the same
-            face.show(self)
-        return Answers(result) if isinstance(result, list) else Confirmation.model_validate(result)
-
-    def story(self, handle: str = "run") -> Story:
-        """The questions with their answers tell it: no path to speak of, and the result would only say them again."""
-        return replace(super().story(handle), result=None, path=())
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        return self._ended().__await__()
-
-    # What people do with the answer when they forgot to wait for it: nobody has been asked yet.
-
-    def __bool__(self) -> bool:
-        raise self._not_awaited()
-
-    def __getitem__(self, key: Any) -> Any:
-        raise self._not_awaited()
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("is_confirmed", "feedback", "dump"):
-            raise self._not_awaited()
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def _not_awaited(self) -> Refused:
-        return Refused(
-            "This is the question, not yet its answer.",
-            advice="Write `await` before loom.ask_questions(...) or loom.confirm(...), or .wait() behind it.",
-        )
-
-
-class PendingAsk:
-    """One open ask of a run."""
-
-    def __init__(self, run: Run, ask: Ask) -> None:
-        self.run = run
-        self.ask = ask
-
-    @property
-    def id(self) -> str:
-        """The ask's id."""
-        return self.ask.id
-
-    @property
-    def name(self) -> str:
-        """The wait transition, or `answer`."""
-        return self.ask.name
-
-    @property
-    def label(self) -> str:
-        """What is asked."""
-        return self.ask.label
-
-    def answer(self, payload: Any = None) -> None:
-        """Answer it; see `Run.answer`."""
-        self.run.answer(self.ask.id, payload)
-
-    def __repr__(self) -> str:
-        return f"<{self.run.title}: {self.ask.label!r} ({self.ask.kind}), run {self.run.id}>"
-
-
-class Pending(Sequence[PendingAsk]):
-    """Every open ask of a store. As a cell's last line it shows each run with its form."""
-
-    def __init__(self, asks: Sequence[PendingAsk], notes: Sequence[str] = ()) -> None:
-        self._asks = tuple(asks)
-        self.notes = tuple(notes)
-        """What else stands still: runs that wait for their definition, and runs that cannot be read."""
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._asks[index]
-
-    def __len__(self) -> int:
-        return len(self._asks)
-
-    def __iter__(self) -> Iterator[PendingAsk]:
-        return iter(self._asks)
-
-    @property
-    def runs(self) -> list[Run]:
-        """The runs that ask, each once."""
-        return list({a.run.id: a.run for a in self._asks}.values())
-
-    def __repr__(self) -> str:
-        parts = [repr(run) for run in self.runs] or ["Nothing is asked."]
-        return "\n\n".join([*parts, *(f"! {note}" for note in self.notes)])
-
-    def _ipython_display_(self) -> None:
-        face = notebook_face()
-        if not self._asks or face is None or not face.show_pending(self):
-            print(repr(self))  # noqa: T201  # where nothing can be drawn, its text
-        elif self.notes:
-            print("\n".join(self.notes))  # noqa: T201  # below the panels
 
 
 class Loom:
@@ -489,7 +260,7 @@ class Loom:
             NotFound: no flow has this name.
         """
         name = known_blueprint(blueprint).name
-        return self._restored(lambda record: record.workflow == name, _known_text(name))
+        return self._restored(lambda record: record.workflow == name, known_text(name))
 
     def flows(self, flow_name: str | None = None) -> list[FlowRun]:
         """Every run of a blueprint, finished ones too, in the order they were started.
@@ -596,7 +367,7 @@ class Loom:
         if record.stamped and record.artifacts is None:
             record.artifacts = self.storage.artifacts_of(record.id) if record.moves else ()
         kind = FlowRun if record.stamped else AskRun if record.workflow == ASK.name else Run
-        return kind(record, self.runtime, _current_face)
+        return kind(record, self.runtime, current_face)
 
     def events(self, after: int | str | None = None) -> AsyncGenerator[RunEvent]:
         """What happens to any run from now on: `async for event in loom.events(): …`. Ends when the store is closed.
@@ -700,9 +471,9 @@ class Loom:
             Refused: it is not one query, it would write, or DuckDB refuses it.
         """
         frame = inspect.currentframe()
-        names = list(_caller_names(frame.f_back if frame else None))
+        names = list(caller_names(frame.f_back if frame else None))
         face = notebook_face()
-        relation = query(self._database, sql, params, lambda n: _frame(n, names, face), _interruptible)
+        relation = query(self._database, sql, params, lambda n: frame_of(n, names, face), interruptible)
         if face is not None:
             relation.show_live = face.show_relation
         return relation
@@ -717,12 +488,12 @@ class Loom:
 
     def close(self) -> None:
         """Finish what was accepted and release the file. Runs in progress are made again by the next kernel."""
-        with _Process.guard:
+        with Held.guard:
             self.runtime.close()
             self._database.close()
-            _Process.stores.pop(self.path, None)
-            if _Process.default is self:
-                _Process.default = next(reversed(_Process.stores.values()), None) if _Process.stores else None
+            Held.stores.pop(self.path, None)
+            if Held.default is self:
+                Held.default = next(reversed(Held.stores.values()), None) if Held.stores else None
 
 
 def _check_durability(durability: str) -> None:
@@ -749,308 +520,6 @@ def _answers_file() -> Script | None:
     return None
 
 
-def _caller_names(frame: Any) -> Iterator[Mapping[str, Any]]:
-    """The variables of whoever called, nearest first, past our own frames."""
-    package = str(Path(__file__).resolve().parent)
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(package):
-            yield frame.f_locals
-            yield frame.f_globals
-            return
-        frame = frame.f_back
-
-
-def _frame(name: str, names: Sequence[Mapping[str, Any]], face: NotebookFace | None) -> Any:
-    spaces = [*names, *([face.names()] if face is not None else [])]
-    for space in spaces:
-        value = space.get(name)
-        if isinstance(value, Relation):
-            return value.arrow()
-        if value is not None and type(value).__module__.partition(".")[0] in ("pandas", "polars", "pyarrow", "duckdb", "numpy"):
-            return value
-    return None
-
-
-def _interruptible(work: Callable[[], Any], interrupt: Callable[[], None]) -> Any:
-    """Run a query so that a kernel interrupt stops it: it works on another thread, and this one waits in short slices."""
-    done = threading.Event()
-    outcome: list[Any] = []
-
-    def call() -> None:
-        try:
-            outcome.append(work())
-        except BaseException as exc:  # noqa: BLE001  # raised again on the thread that waits
-            outcome.append(exc)
-        finally:
-            done.set()
-
-    thread = threading.Thread(target=call, name="loom query", daemon=True)
-    thread.start()
-    try:
-        while not done.wait(0.1):
-            pass
-    except BaseException:
-        for _ in range(40):  # again and again: one that comes before the statement has begun stops nothing
-            interrupt()
-            if done.wait(0.05):
-                break
-        raise
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]
-
-
-# -- the default session ---------------------------------------------------------------------------
-
-
-def open_store(path: str | os.PathLike[str] | None = None, *, durability: Durability = "sync", source: Source = SYSTEM) -> Loom:
-    """Open a store and make it the default. The same path again gives the same one; others stay open.
-
-    Args:
-        path: the file; default: $LOOMNB_STORE, else ./loom.duckdb. ":memory:" keeps nothing.
-        durability: see `Loom`.
-        source: ids and clock; for tests.
-
-    Raises:
-        StoreBusy: another kernel owns the file.
-        StoreDamaged: it cannot be read.
-        Conflict: it is open here with another durability.
-    """
-    name = os.fspath(path) if path is not None else os.environ.get("LOOMNB_STORE") or DEFAULT_PATH
-    resolved = name if name == MEMORY else str(Path(name).resolve())
-    with _Process.guard:
-        found = _Process.stores.get(resolved)
-        if found is None:
-            _Process.refused = resolved
-            found = Loom(resolved, durability=durability, source=source)
-            _Process.stores[resolved] = found
-        elif found.runtime.pipelined != (durability == "pipelined") and durability != "sync":
-            raise Conflict(f"{resolved} is open with another durability.", advice="loom.close() first, then open it again.")
-        _Process.default, _Process.refused = found, ""
-        return found
-
-
-class WorkflowRunner(Runner):
-    """Starts, resumes, retries and cancels runs from a program, for any user and app.
-
-    Results may be awaited, as in the seed; nothing has to be.
-
-    Args:
-        session: the store; default: the default one.
-    """
-
-    def __init__(self, session: Loom | None = None) -> None:
-        super().__init__((session or default()).runtime)
-
-
-def default() -> Loom:
-    """The default store, opened on first use."""
-    with _Process.guard:
-        if _Process.default is None and _Process.refused:
-            raise StoreClosed(
-                f"No store is open: {_Process.refused} could not be opened.",
-                advice="Open one first: loom.open(...). loom.open() alone takes ./loom.duckdb.",
-            )
-        return _Process.default if _Process.default is not None else open_store()
-
-
-def close() -> None:
-    """Close the default store; without one, nothing happens."""
-    with _Process.guard:
-        _Process.refused = ""
-        if _Process.default is not None:
-            _Process.default.close()
-
-
-def start(
-    workflow: type[BaseWorkflow[Any]] | str,
-    args: Any = None,
-    *,
-    key: str | None = None,
-    fresh: bool = False,
-    labels: Sequence[str] = (),
-    title: str | None = None,
-    step_limit: int | None = None,
-    durability: Durability | None = None,
-    loop: Literal["thread", "kernel"] = "thread",
-    **options: Any,
-) -> Run:
-    """Start a run in the default store: see `Loom.start`."""
-    return default().start(
-        workflow,
-        args,
-        key=key,
-        fresh=fresh,
-        labels=labels,
-        title=title,
-        step_limit=step_limit,
-        durability=durability,
-        loop=loop,
-        **options,
-    )
-
-
-class App(StudioApp):
-    """What `@loom.studio_app` makes of a class. As a cell's last line it lists its workflows and how to start them."""
-
-    def start(self, workflow: type[BaseWorkflow[Any]] | str, args: Any = None, **options: Any) -> Run:
-        """Start one of its workflows in the default store: see `Loom.start`, whose options it takes.
-
-        Raises:
-            Refused: the app does not list it.
-        """
-        return default().start(workflow, args, app=self, **options)
-
-    def _ipython_display_(self) -> None:
-        face = notebook_face()
-        if face is not None:
-            default()  # a launcher starts runs: its store is opened now, and an error of it told here
-        if face is None or not face.show_app(self):
-            raise NotImplementedError  # IPython then takes the static forms
-
-
-def studio_app(
-    *,
-    title: str,
-    app: str | None = None,
-    description: str | None = None,
-    workflows: Sequence[type[BaseWorkflow[Any]]] = (),
-    ui: StudioUiConfig | Mapping[str, Any] | None = None,
-    provide: Provide | None = None,
-) -> Callable[[type], App]:
-    """Make a class an app: workflows a person can start, and the services their runs get.
-
-    The class stands for the app from then on: `HelloApp.start("hello", {...})`; in a cell it shows what it offers.
-
-    Args:
-        title: what people read.
-        app: the identifier; default: the class name in snake case, `…Module` as `…_app`.
-        description: for people; default: the class's docstring.
-        workflows: the classes it offers.
-        ui: what it shows beside them: `{"widgets": [{"widget": name, "options"?: {...}}]}`.
-        provide: class → what stands in for it in the app's runs (an instance, a class to make, or a function that makes one);
-            function tool → a function or tool to call instead. A run of such an app goes on only where the app is defined.
-
-    Raises:
-        DefinitionError: it cannot work, or its name is taken.
-    """
-    options = StudioAppOptions(title=title, app=app, description=description, workflows=workflows, ui=ui, provide=provide or {})
-
-    def define(cls: type) -> App:
-        made = App(cls, options)
-        register_app(made, cls)
-        return made
-
-    return define
-
-
-def flow(
-    blueprint: Blueprint | WorkflowModule | str | os.PathLike[str],
-    intent: str,
-    *,
-    key: str | None = None,
-    fresh: bool = False,
-    labels: Sequence[str] = (),
-    title: str | None = None,
-    project: str | os.PathLike[str] | None = None,
-    models: Mapping[str, ModelProvider] | ModelProvider | None = None,
-    **options: Any,
-) -> FlowRun:
-    """Start a blueprint in the default store: see `Loom.flow`."""
-    return default().flow(
-        blueprint, intent, key=key, fresh=fresh, labels=labels, title=title, project=project, models=models, **options
-    )
-
-
-def define(blueprint: Blueprint | WorkflowModule | str | os.PathLike[str]) -> Restored:
-    """Make a blueprint known: see `Loom.define`. Where no store is open, none is opened for it."""
-    with _Process.guard:
-        session = _Process.default
-    if session is None and not _Process.refused:
-        return Restored([], heading=_known_text(known_blueprint(blueprint).name))
-    return default().define(blueprint)
-
-
-def _known_text(flow_name: str) -> str:
+def known_text(flow_name: str) -> str:
+    """What `define` says first."""
     return f"The blueprint {flow_name!r} is known here."
-
-
-def flows(flow_name: str | None = None) -> list[FlowRun]:
-    """Every run of a blueprint: see `Loom.flows`."""
-    return default().flows(flow_name)
-
-
-def cancel_all_runs() -> None:
-    """Stop every active run of a blueprint: see `Loom.cancel_all_runs`."""
-    default().cancel_all_runs()
-
-
-def artifact(flow_or_id: str, stage: str | None = None) -> Artifact:
-    """An artifact of the default store: see `Loom.artifact`."""
-    return default().artifact(flow_or_id, stage)
-
-
-def run(run_id: str) -> Run:
-    """The handle of a run: see `Loom.run`."""
-    return default().run(run_id)
-
-
-def runs(*, status: str | None = None, workflow: str | None = None, labels: Sequence[str] = ()) -> Relation:
-    """A table of the runs: see `Loom.runs`."""
-    return default().runs(status=status, workflow=workflow, labels=labels)
-
-
-def events(after: int | str | None = None) -> AsyncGenerator[RunEvent]:
-    """What happens to any run: see `Loom.events`."""
-    return default().events(after)
-
-
-def pending() -> Pending:
-    """Every open ask: see `Loom.pending`."""
-    return default().pending()
-
-
-def restore() -> Restored:
-    """Let the runs of a dead kernel go on: see `Loom.restore`."""
-    return default().restore()
-
-
-def ask_questions(questions: Sequence[Any], *, key: str | None = None, fresh: bool = False) -> AskRun:
-    """Ask questions in a cell: see `Loom.ask_questions`."""
-    return default().ask_questions(questions, key=key, fresh=fresh)
-
-
-def confirm(context: str, *, key: str | None = None, fresh: bool = False) -> AskRun:
-    """Ask for a confirmation in a cell: see `Loom.confirm`."""
-    return default().confirm(context, key=key, fresh=fresh)
-
-
-def answers(mapping: Mapping[str, Any] | None) -> None:
-    """Answers as data: see `Loom.answers`."""
-    default().answers(mapping)
-
-
-def sql(sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
-    """Run one read-only query over the default store: see `Loom.sql`."""
-    return default().sql(sql, params)
-
-
-def snapshot(path: str) -> Path:
-    """Write a copy of the default store: see `Loom.snapshot`."""
-    return default().snapshot(path)
-
-
-# The default store's verbs are the same verbs: what `loom.start?` shows is what `Loom.start?` shows.
-_VERBS: Sequence[Callable[..., Any]] = (
-    *(start, flow, define, flows, artifact, cancel_all_runs, run, runs, pending, restore, ask_questions, confirm, answers, sql),
-    snapshot,
-)
-for _verb in _VERBS:
-    _verb.__doc__ = getattr(Loom, _verb.__name__).__doc__
-
-
-@atexit.register
-def _at_exit() -> None:
-    for session in list(_Process.stores.values()):
-        with contextlib.suppress(LoomError):
-            session.close()
