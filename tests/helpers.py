@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 
 import loomnb as loom
 from loomnb.testing import StillSource, at_rest
 
-__all__ = ["StillSource", "at_rest", "status_is", "until"]
+__all__ = ["StillSource", "at_rest", "plain_id", "status_is", "until"]
 
 PATIENCE = 20.0
 """Seconds after which a wait in a test has failed; it is never waited for otherwise."""
@@ -26,3 +27,8 @@ def until(run: loom.Run, over: Callable[[], bool]) -> None:
 def status_is(run: loom.Run, status: str) -> None:
     """Wait for a status that is no rest, such as `retrying`."""
     until(run, lambda: run.status == status)
+
+
+def plain_id(value: object) -> str:
+    """A parameter's name that is the same in every process: its repr without addresses. Tests that run in two need that."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

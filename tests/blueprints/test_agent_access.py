@@ -13,6 +13,7 @@ import loomnb as loom
 from loomnb.blueprints import AbortSignal, agent_execution_context_key, get_agent_execution_access
 from loomnb.errors import StepError
 from tests.blueprints.agenting import DONE, agent_flow, played, tool
+from tests.helpers import plain_id
 
 STATE = ("create", "update", "clear")
 STORAGE = ("get_artifact", "get_artifact_by_id", "get_latest_record", "get_record_by_id", "list_artifacts", "list_records")
@@ -226,12 +227,12 @@ def test_a_binding_under_another_key_is_none(key: str) -> None:
     assert caught.value.code == "STEP_EXECUTION_FAILED"
 
 
-@pytest.mark.parametrize("held", [None, [], (), "text", b"", 3, True, 1.5, {}, set(), object(), [binding()]], ids=repr)
+@pytest.mark.parametrize("held", [None, [], (), "text", b"", 3, True, 1.5, {}, set(), object(), [binding()]], ids=plain_id)
 def test_what_is_no_object_with_members_is_none(held: Any) -> None:
     refused(held)
 
 
-@pytest.mark.parametrize("context", [None, object(), 3, SimpleNamespace(get=None)], ids=repr)
+@pytest.mark.parametrize("context", [None, object(), 3, SimpleNamespace(get=None)], ids=plain_id)
 def test_a_context_that_cannot_be_asked_holds_none(context: Any) -> None:
     with pytest.raises(StepError) as caught:
         get_agent_execution_access(context)
@@ -360,7 +361,7 @@ def test_a_binding_that_lacks_a_method_is_none(owner: str, method: str, names: t
 
 
 @pytest.mark.case("blueprints:AC-07")
-@pytest.mark.parametrize("value", [None, 3, "text", object()], ids=repr)
+@pytest.mark.parametrize("value", [None, 3, "text", object()], ids=plain_id)
 @pytest.mark.parametrize(("owner", "method", "names"), METHODS)
 def test_a_binding_with_a_method_that_cannot_be_called_is_none(
     owner: str, method: str, names: tuple[str, ...], value: Any
@@ -369,7 +370,7 @@ def test_a_binding_with_a_method_that_cannot_be_called_is_none(
 
 
 @pytest.mark.parametrize("name", ["state", "storage", "project"])
-@pytest.mark.parametrize("value", [None, [], {}, (), "text", 3, object()], ids=repr)
+@pytest.mark.parametrize("value", [None, [], {}, (), "text", 3, object()], ids=plain_id)
 def test_a_binding_with_a_capability_that_is_none_is_none(name: str, value: Any) -> None:
     refused(binding(**{name: value}))
 
@@ -389,7 +390,7 @@ def raising(*args: Any) -> NoReturn:
     raise Hostile
 
 
-@pytest.mark.parametrize("raised", [Hostile(), StepError("no", code="STAGE_STATE_INVALID"), StepError("no")], ids=repr)
+@pytest.mark.parametrize("raised", [Hostile(), StepError("no", code="STAGE_STATE_INVALID"), StepError("no")], ids=plain_id)
 def test_what_the_context_raises_is_the_cause_and_never_the_code(raised: Exception) -> None:
     class Broken:
         def get(self, key: str) -> NoReturn:

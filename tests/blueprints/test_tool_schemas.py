@@ -30,6 +30,7 @@ import loomnb as loom
 from loomnb.runtime import ModelTool
 from loomnb.testing import ScriptedModel
 from tests.blueprints.agenting import DONE, agent_flow, error_of, played, tool
+from tests.helpers import plain_id
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -88,7 +89,7 @@ SCHEMAS += [Decimal, int | None, Literal["a", 1], Annotated[int, Field(gt=0, lt=
 
 
 @pytest.mark.parametrize("side", [input_of, output_of])
-@pytest.mark.parametrize("schema", SCHEMAS, ids=str)
+@pytest.mark.parametrize("schema", SCHEMAS, ids=plain_id)
 def test_each_schema_is_one_of_draft_7(schema: Any, side: Callable[[Any], Any]) -> None:
     jsonschema = pytest.importorskip("jsonschema")
 
@@ -103,7 +104,7 @@ def keywords(node: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("side", [input_of, output_of])
-@pytest.mark.parametrize("schema", [Tree, list[Outer], tuple[Tree, int]], ids=str)
+@pytest.mark.parametrize("schema", [Tree, list[Outer], tuple[Tree, int]], ids=plain_id)
 def test_no_word_of_a_later_draft_is_used(schema: Any, side: Callable[[Any], Any]) -> None:
     told = side(schema)
     of_ours = {"prefixItems", "$defs"} if schema == list[Outer] else set()  # names of properties
@@ -261,7 +262,7 @@ def test_an_input_that_cannot_be_told_fails_before_the_model_is_asked(schema: An
     assert "cannot be told to a model" in (run.traceback or "")
 
 
-@pytest.mark.parametrize("schema", [Own(), Callable[[], int]], ids=str)
+@pytest.mark.parametrize("schema", [Own(), Callable[[], int]], ids=plain_id)
 def test_an_output_that_cannot_be_told_is_unconstrained(schema: Any) -> None:
     assert output_of(schema) == {}
 
