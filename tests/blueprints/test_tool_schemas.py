@@ -251,7 +251,9 @@ class Own:
 
 
 @pytest.mark.parametrize(
-    "schema", [Callable[[], int], Own(), Annotated[Any, PlainValidator(int, json_schema_input_type=Callable[[], int])]], ids=str
+    "schema",
+    [Callable[[], int], Own(), Annotated[Any, PlainValidator(int, json_schema_input_type=Callable[[], int])]],
+    ids=plain_id,
 )
 def test_an_input_that_cannot_be_told_fails_before_the_model_is_asked(schema: Any) -> None:
     model = ScriptedModel([DONE])
