@@ -51,7 +51,7 @@ _BLUEPRINTS = (
 )
 _STUDIO = (
     "App Artifact AskRun Loom Pending PendingAsk WorkflowRunner answers artifact ask_questions cancel_all_runs close "
-    "confirm define events flow flows pending restore run runs snapshot sql start studio_app"
+    "confirm define events flow flows graph pending restore run runs snapshot sql start studio_app"
 )
 
 _WHERE: dict[str, tuple[str, str]] = {

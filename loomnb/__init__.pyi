@@ -165,6 +165,7 @@ from loomnb.studio import define as define
 from loomnb.studio import events as events
 from loomnb.studio import flow as flow
 from loomnb.studio import flows as flows
+from loomnb.studio import graph as graph
 from loomnb.studio import open_store as open  # noqa: A004  # `loom.open`: a name of the module, not of whoever imports it
 from loomnb.studio import pending as pending
 from loomnb.studio import restore as restore
@@ -376,6 +377,7 @@ __all__ = [
     "flow",
     "flows",
     "get_agent_execution_access",
+    "graph",
     "guard",
     "load_folder",
     "open",

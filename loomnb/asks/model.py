@@ -137,6 +137,10 @@ class Answers(Sequence[dict[str, Any]]):
 
     __hash__ = None  # type: ignore[assignment]  # like a list: it compares by content
 
+    def keys(self) -> list[str]:
+        """The ids of the questions, so that `dict(answers)` is id → text."""
+        return [item["questionId"] for item in self._items]
+
     def dump(self) -> list[dict[str, Any]]:
         """The contract's camelCase list."""
         return [dict(item) for item in self._items]

@@ -22,6 +22,7 @@ from loomnb.blueprints.access import (
 )
 from loomnb.blueprints.admission import (
     admit,
+    blueprint_of,
     check_intent,
     check_models,
     check_project,
@@ -126,6 +127,7 @@ __all__ = [
     "WorkflowModule",
     "admit",
     "agent_execution_context_key",
+    "blueprint_of",
     "check_intent",
     "check_models",
     "check_project",

@@ -18,13 +18,35 @@ from loomnb.errors import InvalidRequest, StoreBusy
 from loomnb.ids import Source
 from loomnb.runtime import FINISHED, MODELS, REGISTRY, ModelProvider, RunRecord, Status, model_of
 
-__all__ = ["admit", "check_intent", "check_models", "check_project", "check_source", "known_blueprint", "models_of", "new_run_id"]
+__all__ = [
+    "admit",
+    "blueprint_of",
+    "check_intent",
+    "check_models",
+    "check_project",
+    "check_source",
+    "known_blueprint",
+    "models_of",
+    "new_run_id",
+]
 
 _ROLES = ("default", "reasoning", "coding", "review")
 
 
 def known_blueprint(given: Blueprint | WorkflowModule | str | os.PathLike[str]) -> BlueprintDefinition:
     """The definition of what `loom.flow` was given, known from now on.
+
+    Raises:
+        BlueprintInvalid: it cannot work.
+        NotFound: no flow has this name, and no folder.
+        InvalidRequest: the name is blank.
+    """
+    definition = blueprint_of(given)
+    return definition if REGISTRY.get(definition.name) is definition else know_blueprint(definition)
+
+
+def blueprint_of(given: Blueprint | WorkflowModule | str | os.PathLike[str]) -> BlueprintDefinition:
+    """The same, without making it known.
 
     Raises:
         BlueprintInvalid: it cannot work.
@@ -40,7 +62,7 @@ def known_blueprint(given: Blueprint | WorkflowModule | str | os.PathLike[str]) 
             return _need(given)
     if isinstance(given, (str, os.PathLike)):
         given = load_folder(given)
-    return know_blueprint(compile_blueprint(given))
+    return compile_blueprint(given)
 
 
 def _need(name: str) -> BlueprintDefinition:

@@ -22,7 +22,7 @@ from loomnb.documents import DocumentEntity
 from loomnb.errors import InvalidRequest, StepError, WorldFailed
 from loomnb.jsonvalue import freeze, thaw
 from loomnb.present import Story, artifact_markdown
-from loomnb.runtime import END, FINISHED, MISSING, REGISTRY, START, Run
+from loomnb.runtime import END, FINISHED, MISSING, REGISTRY, START, Run, Status
 
 __all__ = ["FlowRun", "checkpointing"]
 
@@ -93,7 +93,7 @@ class FlowRun(Run):
 
     @property
     def artifacts(self) -> list[StoredArtifact]:
-        """The artifacts whose current revision it wrote, by flow and stage."""
+        """The artifacts it wrote, each as it left it, by flow and stage; whatever others made of them since."""
         return Storage(self.runtime.database).artifacts_of(self.id)
 
     @property
@@ -142,12 +142,17 @@ class FlowRun(Run):
         not repeated.
 
         Args:
-            fresh: forget that, and begin the step anew with the State it had at its start; also with a changed blueprint.
+            fresh: forget that, and begin the step anew with the State it had at its start, and the code that is defined now; also
+                where it waits for an answer here.
 
         Raises:
             Conflict: it has not failed.
-            Refused: its blueprint is not known here.
+            StoreBusy: it, or another run that is active, is exclusive (BUSY).
+            StepError: that it goes on could not be stored (RUN_CHECKPOINT_FAILED).
         """
+        definition = REGISTRY.get(self.workflow)
+        if isinstance(definition, BlueprintDefinition) and self.status in (*FINISHED, Status.INTERRUPTED):
+            admit(definition, [record for record in self.runtime.live() if record is not self.record])
         with checkpointing():
             super().retry(fresh=fresh)
 

@@ -195,7 +195,8 @@ def _call_problem(value: Any, *names: str) -> str:
     try:
         signature.bind(*names)
     except TypeError:
-        return f"cannot be called with ({', '.join(names)}); it takes {signature}"
+        hint = " (under @loom.code it may take `access` alone)" if names == ("input", "access") else ""
+        return f"cannot be called with ({', '.join(names)}); it takes {signature}{hint}"
     return ""
 
 

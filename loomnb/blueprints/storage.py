@@ -218,8 +218,8 @@ class Storage:
         return found
 
     def artifacts_of(self, run_id: str) -> list[StoredArtifact]:
-        """The artifacts whose current revision a run wrote, by flow and stage."""
-        return self._read(lambda: functools.partial(read_artifacts_of, self._database, run_id, past=self._past)).wait()
+        """The artifacts a run wrote, each as it left it, by flow and stage; whatever others made of them since."""
+        return self._read(lambda: functools.partial(read_artifacts_of, self._database, run_id)).wait()
 
     def records_of(self, run_id: str) -> list[StoredRecord]:
         """The records a run appended, oldest first."""

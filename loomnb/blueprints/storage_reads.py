@@ -93,10 +93,9 @@ def read_record_by_id(database: Database, record_id: str) -> StoredRecord | None
     return next(iter(_records(_read(database, sql, [record_id]))), None)
 
 
-def read_artifacts_of(database: Database, run_id: str, *, past: ArtifactPast | None = None) -> list[StoredArtifact]:
-    """The artifacts whose current revision a run wrote, by flow and stage."""
-    sql = f"select {_HEAD} from artifact_heads where run_id = ? order by flow_name, stage_name"  # noqa: S608  # as above
-    return _artifacts(_read_heads(database, sql, [run_id]), past)
+def read_artifacts_of(database: Database, run_id: str) -> list[StoredArtifact]:
+    """The artifacts a run wrote, each as it left it, by flow and stage; whatever others made of them since."""
+    return Past(database).written_by(run_id)
 
 
 def read_records_of(database: Database, run_id: str) -> list[StoredRecord]:
@@ -233,6 +232,11 @@ class Past:
             until, value = "committed_at <= ?", _moment(when)
         found = self._revisions(f"artifact_id = ? and {until} order by change desc limit 1", [name, value])
         return found[0] if found else None
+
+    def written_by(self, run_id: str) -> list[StoredArtifact]:
+        """The last revision that a run wrote of each artifact, by flow and stage; none of one that it removed itself."""
+        which = "run_id = ? qualify row_number() over (partition by artifact_id order by change desc) = 1"
+        return self._revisions(f"{which} order by flow_name, stage_name", [run_id])
 
     def _revisions(self, which: str, params: list[Any]) -> list[StoredArtifact]:
         sql = f"""

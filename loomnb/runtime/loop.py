@@ -273,6 +273,7 @@ class Runtime:
     def _resume(self, record: RunRecord) -> None:
         with record.lock:
             if record.passing:
+                self._tell_change(record)
                 return
             known = self._records.acquaint(record)
             if record.status is Status.INTERRUPTED and record.call is not None and record.call.is_lost:
@@ -294,6 +295,19 @@ class Runtime:
             self._moves.arm(record)
         else:
             self._moves.go(record)
+
+    @staticmethod
+    def _tell_change(record: RunRecord) -> None:
+        """A step waits here for an answer, and its blueprint was defined anew: it goes on with the code that asked, unless
+        somebody says otherwise."""
+        definition = REGISTRY.get(record.workflow)
+        if record.suspended and definition is not None and definition.fingerprint != record.fingerprint:
+            record.changed = True
+            record.notice = (
+                f"The blueprint {record.workflow!r} was changed while this question is open. An answer goes on with the code "
+                "that asked; run.retry(fresh=True) begins the step anew with what is defined now."
+            )
+            record.tell("view")
 
     def _turn(self, record: RunRecord, event: Event, kind: str, body: Mapping[str, Any] | None = None) -> None:
         """Change the status of a run at rest: one durable row, then the view. Under the record's lock."""
@@ -359,6 +373,7 @@ class Runtime:
             if ask not in record.view.asks or record.is_moving or record.cancel_requested:
                 raise self.refusal(record, ask.id)
             is_suspended, record.suspended = record.suspended, False
+            record.changed, record.notice = False, ""
             record.inbox = Payload(ask.name, stored, source)
             try:
                 body = {"ask": ask.id, "name": ask.name, "source": source, "payload": stored}
@@ -458,6 +473,12 @@ class Runtime:
         """
         with record.lock:
             self._records.acquaint(record)
+            if fresh and record.suspended:
+                if self._records.acquaint(record, agreed=True) is None:
+                    raise Refused(f"The run {record.id} cannot go on yet.", advice=record.advice)
+                record.suspended, record.restart_requested = False, True  # from here on no answer reaches the old code
+                self._hosts.of(record).post(stop_body, record)
+                return
             out_of_error_place = record.status is Status.WAITING and record.has_error and record.due is not None
             if record.status is Status.WAITING and not out_of_error_place and not (record.changed and not record.suspended):
                 raise Conflict(f"The run {record.id} has not failed: it waits.", advice="Answer it, or cancel it.")

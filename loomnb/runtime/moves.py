@@ -277,6 +277,9 @@ class Moves:
             rows = [*logs, row(record, "run.canceled", self._set(record, Event.CANCELED))]
             await self._commit(p, rows, last=True)
             return None
+        if record.restart_requested:
+            await self._begin_anew(p, logs)
+            return None
         state: Any = attempt.state
         try:
             if raised is None:
@@ -288,6 +291,21 @@ class Moves:
             return await self._failed(p, what, tame(raised), ms=ms, logs=logs)
         body, rows = self._take_over(record, attempt, state, ms)
         return await self._onward(p, body, [*logs, *rows], attempt)
+
+    async def _begin_anew(self, p: _Pass, logs: list[Row]) -> None:
+        """A suspended step was stopped so that it begins once more: with the State it had, and what is defined now."""
+        record, was = p.record, p.record.state
+        record.restart_requested = record.changed = False
+        record.notice = ""
+        record.state = record.call.first_state if record.call is not None else was
+        body: dict[str, Any] = {"fresh": True, "changes": changes(was, record.state)}
+        definition = REGISTRY.get(record.workflow)
+        if definition is not None and definition.fingerprint != record.fingerprint:
+            body["fingerprint"] = record.fingerprint = definition.fingerprint
+        record.retry_call(fresh=True)
+        rows = [row(record, "run.retried", {**body, **self._set(record, Event.RETRIED)}), *logs]
+        await self._commit(p, rows, last=True)
+        self.go(record)  # a pass of its own: this one knows the old definition
 
     @staticmethod
     def _take_over(record: RunRecord, attempt: Attempt, state: Any, ms: float) -> tuple[dict[str, Any], list[Row]]:

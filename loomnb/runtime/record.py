@@ -203,6 +203,8 @@ class RunRecord:
     scripting: bool = False
     """Whether the script of answers has still to be asked about the open asks."""
     cancel_requested: bool = False
+    restart_requested: bool = False
+    """Whether a suspended step is to begin anew, with what is defined now."""
     cancel_again: bool = False
     """A cancel came while the last commit of a pass was in flight: it is made now, at the rest."""
     attempt: Attempt | None = None

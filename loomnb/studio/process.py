@@ -9,23 +9,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-# Before atexit.register below: DuckDB registers an exit hook of its own on import, which interrupts every connection; exit
-# hooks run last in, first out, so ours has to come after it to close in order.
-from loomnb.blueprints import (
-    Blueprint,
-    FlowRun,
-    WorkflowModule,
-    known_blueprint,
-)
+from loomnb.blueprints import Blueprint, FlowRun, WorkflowModule, blueprint_of, known_blueprint
 from loomnb.errors import Conflict, LoomError, StoreClosed
 from loomnb.ids import SYSTEM, Source
+from loomnb.present import Graph
 from loomnb.ready import Runner
-from loomnb.runtime import (
-    ModelProvider,
-    Restored,
-    Run,
-    RunEvent,
-)
+from loomnb.runtime import REGISTRY, ModelProvider, Restored, Run, RunEvent, definition_graph
 from loomnb.store import MEMORY, Relation
 from loomnb.studio.face import notebook_face
 from loomnb.studio.held import Held
@@ -37,6 +26,7 @@ from loomnb.workflows import (
     StudioApp,
     StudioAppOptions,
     StudioUiConfig,
+    definition_of,
     register_app,
 )
 
@@ -54,6 +44,7 @@ __all__ = [
     "events",
     "flow",
     "flows",
+    "graph",
     "open_store",
     "pending",
     "restore",
@@ -236,6 +227,21 @@ def define(blueprint: Blueprint | WorkflowModule | str | os.PathLike[str]) -> Re
     return default().define(blueprint)
 
 
+def graph(of: type[BaseWorkflow[Any]] | Blueprint | WorkflowModule | str | os.PathLike[str]) -> Graph:
+    """The picture of a workflow or a blueprint: as a cell's last line it is drawn. Nothing is started or made known.
+
+    Args:
+        of: a workflow class, a blueprint, the path of a blueprint's folder, or the name of one of them.
+
+    Raises:
+        NotFound: nothing has this name.
+        DefinitionError: it cannot work.
+    """
+    if isinstance(of, type):
+        return definition_graph(definition_of(of))
+    return definition_graph(found if isinstance(of, str) and (found := REGISTRY.get(of)) is not None else blueprint_of(of))
+
+
 def flows(flow_name: str | None = None) -> list[FlowRun]:
     """Every run of a blueprint: see `Loom.flows`."""
     return default().flows(flow_name)
@@ -310,6 +316,8 @@ for _verb in _VERBS:
     _verb.__doc__ = getattr(Loom, _verb.__name__).__doc__
 
 
+# DuckDB registers an exit hook of its own on import, which interrupts every connection. Exit hooks run last in, first out: ours
+# has to come after it to close in order, and does, because `session` above imports DuckDB.
 @atexit.register
 def _at_exit() -> None:
     for session in list(Held.stores.values()):

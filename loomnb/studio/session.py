@@ -9,8 +9,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
-# Before atexit.register below: DuckDB registers an exit hook of its own on import, which interrupts every connection; exit
-# hooks run last in, first out, so ours has to come after it to close in order.
 import duckdb
 
 from loomnb.asks import NOTHING, Ask, Script, check_confirmation, check_questions, read_answers

@@ -127,3 +127,83 @@ def test_a_plain_def_that_writes_is_told_to_be_async(session: loom.Loom) -> None
 
     assert driven.status == "failed"
     assert "async def" in str(driven.exception)
+
+
+ASKS = """
+@loom.code
+async def ask_me(access):
+    await access.state.update(5)
+    await access.interaction.confirm({text!r})
+    return loom.StepResult("done")
+"""
+
+
+def run_asking_cell(text: str) -> Any:
+    names: dict[str, Any] = {"__name__": "__main__", "loom": loom}
+    exec(ASKS.format(text=text), names)
+    return names["ask_me"]
+
+
+def test_a_code_that_was_changed_while_it_asks_is_told_and_goes_on_as_it_was(session: loom.Loom) -> None:
+    run = session.flow(blueprint(run_asking_cell("old?"), "changed_here"), "x")
+    at_rest(run)
+    run_asking_cell("new?")
+
+    assert "was changed while this question is open" in run.advice
+    run.answer(True)
+    assert run.wait() == "done"
+
+
+def test_a_step_that_waits_here_begins_anew_with_the_new_code_and_its_first_state(session: loom.Loom) -> None:
+    run = session.flow(blueprint(run_asking_cell("old?"), "begun_anew"), "x")
+    at_rest(run)
+    old = run.pending[0].id
+    run_asking_cell("new?")
+    run.retry(fresh=True)
+    at_rest(run)
+
+    assert [ask.context for ask in run.pending] == ["new?"]
+    assert run.advice == ""
+    with pytest.raises(loom.AnswerRefused):
+        run.answer(old, True)
+    states = [name for (name,) in session.sql("select name from step_calls order by seq").fetchall()]
+    assert states == ["state.update", "state.update"]
+
+
+def test_an_exclusive_run_that_failed_is_not_made_again_beside_another(session: loom.Loom) -> None:
+    async def fails(access: Any) -> loom.StepResult:
+        raise ValueError("not yet")
+
+    alone = blueprint(loom.code(fails), "alone")
+    run = session.flow(loom.Blueprint(**{**vars(alone), "exclusive": True}), "x")
+    at_rest(run)
+    other = session.flow(blueprint(run_asking_cell("?"), "beside"), "x")
+    at_rest(other)
+    with pytest.raises(loom.StoreBusy):
+        run.retry()
+
+    assert run.status == "failed"
+
+
+def test_a_blueprint_is_drawn_before_it_runs() -> None:
+    drawn = loom.graph(blueprint(loom.code(plain), "drawn"))
+
+    assert [(n.name, n.group) for n in drawn.nodes] == [("start", ""), ("only/step", "only"), ("end", "")]
+
+
+def test_the_artifacts_of_a_run_are_those_it_wrote_whatever_others_made_of_them(session: loom.Loom) -> None:
+    async def writes(access: Any) -> loom.StepResult:
+        found = await access.storage.get_artifact("f", "s")
+        payload = {"flowName": "f", "stageName": "s", "data": "first" if found is None else "second"}
+        operation = {"type": "create_artifact", "id": "a", "payload": payload}
+        if found is not None:
+            operation |= {"type": "replace_artifact", "expectedRevision": found.revision}
+        await access.storage.commit([operation])
+        return loom.StepResult("done")
+
+    first = session.flow(blueprint(loom.code(writes), "writes_first"), "x")
+    first.wait()
+    second = session.flow(blueprint(loom.code(writes), "writes_second"), "x")
+    second.wait()
+
+    assert ([a.data for a in first.artifacts], [a.data for a in second.artifacts]) == (["first"], ["second"])

@@ -439,7 +439,7 @@ def test_a_run_that_waits_in_this_kernel_goes_on_with_the_code_that_asked(sessio
     effects: list[Any] = []
     run = started(session, old(effects))
     session.define(new(effects))
-    assert session.restore().changed == []
+    assert [changed.id for changed in session.restore().changed] == [run.id]
     run.answer(True)
 
     assert at_rest(run).status == "completed"
