@@ -389,7 +389,8 @@ def with_recover(recover: Any) -> Any:
     (with_recover(never), ""), (with_recover(None), ""), (with_recover(3), "has a recover that cannot be called"),
     (Coded, "is a class; a function or an object with __call__ is wanted"),
     (lambda: None, "cannot be called with (input, access); it takes () (under @loom.code it may take `access` alone)"),
-    (lambda a, b, c: None, "cannot be called with (input, access); it takes (a, b, c) (under @loom.code it may take `access` alone)"),
+    (lambda a, b, c: None,
+     "cannot be called with (input, access); it takes (a, b, c) (under @loom.code it may take `access` alone)"),
     ("code", "cannot be called"),
 ])  # fmt: skip
 def test_code_takes_an_input_and_an_access_and_is_not_run_to_find_out(code: Any, expected: str) -> None:
