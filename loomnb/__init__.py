@@ -43,11 +43,11 @@ _BLUEPRINTS = (
     "ABSENT STAGE_END WORKFLOW_END AbortSignal AgentExecutionAccess AgentSpec AgentTool Blueprint BlueprintInvalid "
     "BlueprintStage BlueprintStep Code CodeExecutionAccess CodeRecovery CommitResult Cursor Diagnostic ErrorCatalog "
     "ErrorEntry ExecutableCode FlowRun FlowRunView InitializerContext InteractionAccess ProjectAccess ProjectCommand "
-    "ProjectCommandResult ProjectDiff ProjectError ProjectFiles Report SavedAction SkillSpec StageEnd StageStateInitializer "
-    "StateAccess StepResult Storage StorageAccess StorageCategory StorageOperation StoragePage StorageQuery "
-    "StorageReadAccess StoredArtifact StoredRecord ToStage ToStep WorkflowEnd WorkflowModule agent_execution_context_key "
-    "code define_agent_tool get_agent_execution_access load_folder validate workflow_metadata_schema "
-    "workflow_protocol_version"
+    "ProjectCommandResult ProjectDiff ProjectError ProjectFiles Report SavedAction SkillSpec SnapshotResult StageEnd "
+    "StageStateInitializer StateAccess StepResult Storage StorageAccess StorageCategory StorageOperation StoragePage "
+    "StorageQuery StorageReadAccess StoredArtifact StoredRecord ToStage ToStep WorkflowEnd WorkflowModule "
+    "agent_execution_context_key code define_agent_tool get_agent_execution_access load_folder validate "
+    "workflow_metadata_schema workflow_protocol_version"
 )
 _STUDIO = (
     "App Artifact AskRun Loom Pending PendingAsk WorkflowRunner answers artifact ask_questions cancel_all_runs close "
@@ -67,6 +67,7 @@ _WHERE: dict[str, tuple[str, str]] = {
     **{name: ("loomnb.present", name) for name in _PRESENT.split()},
     "Relation": ("loomnb.store", "Relation"),
     "StoreWarning": ("loomnb.store", "StoreWarning"),
+    "Json": ("loomnb.jsonvalue", "Json"),
     "open": ("loomnb.studio", "open_store"),
 }
 

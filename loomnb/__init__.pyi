@@ -43,6 +43,7 @@ from loomnb.blueprints import ProjectFiles as ProjectFiles
 from loomnb.blueprints import Report as Report
 from loomnb.blueprints import SavedAction as SavedAction
 from loomnb.blueprints import SkillSpec as SkillSpec
+from loomnb.blueprints import SnapshotResult as SnapshotResult
 from loomnb.blueprints import StageEnd as StageEnd
 from loomnb.blueprints import StageStateInitializer as StageStateInitializer
 from loomnb.blueprints import StateAccess as StateAccess
@@ -107,6 +108,7 @@ from loomnb.errors import ToolPending as ToolPending
 from loomnb.errors import Unavailable as Unavailable
 from loomnb.errors import WorldFailed as WorldFailed
 from loomnb.errors import WouldDeadlock as WouldDeadlock
+from loomnb.jsonvalue import Json as Json
 from loomnb.present import Graph as Graph
 from loomnb.present import GraphEdge as GraphEdge
 from loomnb.present import GraphNode as GraphNode
@@ -267,6 +269,7 @@ __all__ = [
     "InitializerContext",
     "InteractionAccess",
     "InvalidRequest",
+    "Json",
     "LinkDocument",
     "Loom",
     "LoomError",
@@ -310,6 +313,7 @@ __all__ = [
     "SequenceWorkflow",
     "ServerTool",
     "SkillSpec",
+    "SnapshotResult",
     "StageEnd",
     "StageStateInitializer",
     "StateAccess",

@@ -25,6 +25,7 @@ __all__ = [
     "ProjectAccess",
     "ProjectCommand",
     "ProjectCommandResult",
+    "SnapshotResult",
     "StateAccess",
     "StorageAccess",
     "StorageCategory",
@@ -160,6 +161,14 @@ class StoragePage:
 
     data: list[Any]
     next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotResult:
+    """How much a snapshot of storage holds. A shape of the contract; nothing makes one yet (`loom.snapshot` copies the file)."""
+
+    artifact_count: int
+    record_count: int
 
 
 StorageOperation: TypeAlias = Mapping[str, Any]
