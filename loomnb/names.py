@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["humanised", "notebook_name", "snake_case", "worker_name"]
+__all__ = ["cell_name", "humanised", "notebook_name", "snake_case", "worker_name"]
 
 
 def snake_case(class_name: str, suffix: str = "") -> str:
@@ -29,6 +29,20 @@ def humanised(name: str) -> str:
 def notebook_name() -> str:
     """The notebook this kernel serves, where the Jupyter server says so."""
     return os.environ.get("JPY_SESSION_NAME", "")
+
+
+def cell_name() -> str:
+    """The id of the notebook cell that is at work, where the front end says so (JupyterLab and Notebook 7 do); else empty.
+
+    Only looks: where IPython was not loaded there is no cell.
+    """
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    try:
+        found = shell.kernel.get_parent("shell")["metadata"]["cellId"] if shell is not None else ""
+    except (AttributeError, KeyError, LookupError, TypeError):
+        return ""
+    return found if isinstance(found, str) else ""
 
 
 def worker_name() -> str:

@@ -31,6 +31,7 @@ from loomnb.blueprints.admission import (
     known_blueprint,
     models_of,
     new_run_id,
+    titled,
 )
 from loomnb.blueprints.agent_binding import agent_execution_context_key, get_agent_execution_access
 from loomnb.blueprints.agent_tools import define_agent_tool
@@ -144,6 +145,7 @@ __all__ = [
     "load_folder",
     "models_of",
     "new_run_id",
+    "titled",
     "validate",
     "workflow_metadata_schema",
     "workflow_protocol_version",

@@ -14,7 +14,7 @@ from loomnb.blueprints.project import ProjectFiles
 from loomnb.blueprints.shapes import is_blank
 from loomnb.blueprints.storage_rules import check_name
 from loomnb.blueprints.table import BlueprintDefinition, compile_blueprint, know_blueprint
-from loomnb.errors import InvalidRequest, StoreBusy
+from loomnb.errors import InvalidRequest, NotFound, StoreBusy
 from loomnb.ids import Source
 from loomnb.runtime import FINISHED, MODELS, REGISTRY, ModelProvider, RunRecord, Status, model_of
 
@@ -28,6 +28,7 @@ __all__ = [
     "known_blueprint",
     "models_of",
     "new_run_id",
+    "titled",
 ]
 
 _ROLES = ("default", "reasoning", "coding", "review")
@@ -66,7 +67,10 @@ def blueprint_of(given: Blueprint | WorkflowModule | str | os.PathLike[str]) -> 
 
 
 def _need(name: str) -> BlueprintDefinition:
-    known = REGISTRY.need(name)
+    try:
+        known = REGISTRY.need(name)
+    except NotFound as exc:
+        raise NotFound(f"No blueprint is called {name!r}, and there is no folder {name!r} here.", advice=exc.advice) from None
     if not isinstance(known, BlueprintDefinition):
         raise InvalidRequest(f"{name!r} is no blueprint but a workflow.", advice=f"Start it with loom.start({name!r}, …).")
     return known
@@ -155,6 +159,17 @@ def admit(definition: BlueprintDefinition, live: Sequence[RunRecord]) -> None:
                 f"{what}, and the run {record.id} of {record.workflow!r} is {record.status}.",
                 advice=f"Let it end, or stop it: loom.run({record.id!r}).cancel().",
             )
+
+
+_INTENT_SHOWN = 60
+
+
+def titled(title: str, intent: str) -> str:
+    """What people read above a run: what it is, and what for."""
+    told = " ".join(intent.split())
+    if not told:
+        return title
+    return f"{title}: {told if len(told) <= _INTENT_SHOWN else told[: _INTENT_SHOWN - 1] + '…'}"
 
 
 def new_run_id(source: Source) -> str:

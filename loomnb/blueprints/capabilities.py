@@ -38,6 +38,14 @@ class _Frozen:
         for name, value in members.items():
             object.__setattr__(self, name, value)
 
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = ""
+        if name == "project":
+            hint = ': the run has none. Start it with one: loom.flow(…, project="folder")'
+        elif name in ("interaction", "commit"):
+            hint = ": an agent step can neither ask nor commit"
+        raise AttributeError(f"access has no {name!r}{hint}.", name=name, obj=self)
+
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise ReadOnly(f"access.{name} cannot be set.", advice="Keep what you need in a variable of your own.")
 

@@ -211,7 +211,9 @@ class _Checker:
 
     def _target(self, path: PathTo, target: str, known: Mapping[str, Any], of: str, owner: str) -> None:
         if isinstance(known, Mapping) and target not in known:
-            message = f"{short(path[-1])} of {owner} leads to the {of} {short(target)}, which there is not{meant(target, known)}"
+            message = (
+                f"{short(path[-1])} of {owner} leads to the {of} {short(target)}, which does not exist{meant(target, known)}"
+            )
             advice = f"Steps of this stage are: {listed(known)}." if of == "step" else f"There are: {listed(known)}."
             self._tell_gap((*path, "target"), message, advice)
 

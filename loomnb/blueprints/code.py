@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
 from loomnb.errors import DefinitionError
+from loomnb.names import cell_name
 
 __all__ = ["Code", "called_by", "code", "code_name", "latest", "on_replaced", "recover_of"]
 
@@ -17,26 +18,25 @@ _SIGNATURE = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONA
 
 
 class _Latest:
-    """The newest code of each name that a notebook's cells have made: running a cell again replaces the code, also where a
-    blueprint of another cell holds the old one."""
+    """The newest code of each name that a cell has made: running the cell again replaces the code, also where a blueprint of
+    another cell holds the old one. A function of the same name in another cell is another code."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Code[Any]] = {}
+        self._known: dict[tuple[str, str], Code[Any]] = {}
         self._listeners: list[Callable[[Code[Any]], None]] = []
 
     def note(self, made: Code[Any]) -> None:
         """A code was made."""
-        if made.__module__ == "__main__" and "<" not in made.__qualname__:  # neither a lambda nor one made in a function
-            is_new = made.__qualname__ not in self._known
-            self._known[made.__qualname__] = made
+        if made.cell and "<" not in made.__qualname__:  # neither a lambda nor one made in a function
+            key = made.cell, made.__qualname__
+            is_new = key not in self._known
+            self._known[key] = made
             if not is_new:
                 self.tell(made)
 
     def of(self, code: Any) -> Any:
         """The newest one of its name; whatever it is itself, where it has none."""
-        if not isinstance(code, Code) or code.__module__ != "__main__":
-            return code
-        return self._known.get(code.__qualname__, code)
+        return self._known.get((code.cell, code.__qualname__), code) if isinstance(code, Code) else code
 
     def listen(self, call: Callable[[Code[Any]], None]) -> None:
         """Call something with each code that replaced another, and again when it got its `recover`."""
@@ -67,6 +67,7 @@ class Code(Generic[F]):
         self.__module__ = getattr(function, "__module__", "")
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
+        self.cell = cell_name() if self.__module__ == "__main__" else ""
         self.__signature__ = _SIGNATURE  # how it is called, whatever its function takes
         self._names = _names(function, ("input", "access"))
         if recovery is not None:

@@ -60,6 +60,11 @@ def _told_artifact(number: int, artifact: StoredArtifact) -> DocumentEntity:
 class FlowRun(Run):
     """A run of a blueprint. Awaiting it waits for its end, person included, and gives its last outcome, or raises."""
 
+    _way_on = (
+        "Correct the code and run its cell again, then run.retry(): what is on record is not repeated. run.retry(fresh=True) "
+        "begins the step anew, and asks again. run.traceback has the details."
+    )
+
     @property
     def flow_name(self) -> str:
         """The blueprint's name."""

@@ -126,7 +126,7 @@ class Modules:
     def _tell(self, exc: BaseException, file: str) -> None:
         if isinstance(exc, SyntaxError) and exc.filename is not None and self._of_folder(exc.filename):
             at = Place(self._of_folder(exc.filename), exc.lineno or 1, exc.offset or 1)
-            self._findings.tell("SOURCE_PARSE_FAILED", f"this is no Python: {one_line(exc.msg)}", at)
+            self._findings.tell("SOURCE_PARSE_FAILED", f"this is not valid Python: {one_line(exc.msg)}", at)
             return
         place, trace = Place(file, 1, 1), exc.__traceback__
         while trace is not None:  # the innermost line of the folder's own is what a person can change

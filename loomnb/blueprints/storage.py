@@ -51,6 +51,9 @@ class Later(Generic[T]):
         self._future: concurrent.futures.Future[T] = concurrent.futures.Future()
         self._future.set_running_or_notify_cancel()  # who stops waiting does not stop what was accepted
 
+    def __repr__(self) -> str:
+        return "<a result under way: write `await` before the call, or `.wait()` behind it>"
+
     def __await__(self) -> Generator[Any, None, T]:
         return asyncio.wrap_future(self._future).__await__()
 

@@ -127,7 +127,7 @@ class _Plan:
         if head.revision != operation.expected_revision:
             raise Conflict(
                 f"The artifact {operation.id!r} is at revision {head.revision}, not {operation.expected_revision}.",
-                advice="Somebody changed it. Read it again, and decide anew.",
+                advice="Revisions count up in the whole store, not per artifact. Read the artifact again, and decide anew.",
             )
         return head
 

@@ -96,7 +96,8 @@ class _Drawing:
     def _node(self, step: PathStep, value: Any, path: _Path, level: int) -> str:
         if not _branches(value):
             return self._leaf(_key(step), value)
-        count = f"{len(value):,} items" if isinstance(value, list) else f"{len(value):,} keys"
+        one = "item" if isinstance(value, list) else "key"
+        count = f"{len(value):,} {one}{'' if len(value) == 1 else 's'}"
         if path not in self._shown:
             return _left_out(path, 0, f"{_key(step)}: {count}", subscript(path))
         opened = " open" if level < _OPEN and len(value) <= _OPEN_ITEMS else ""

@@ -15,7 +15,16 @@ from loomnb.errors import Bug, LoomError, is_loom_error
 __all__ = ["Failure", "explain", "is_stopping", "name_frames_by", "stored_text", "tame", "user_traceback"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
-_HIDDEN = ("/asyncio/", "/concurrent/futures/", "/threading.py", "/contextvars", "/pydantic/", "/selectors.py", "/IPython/core/")
+_HIDDEN = (
+    "/asyncio/",
+    "/concurrent/futures/",
+    "/threading.py",
+    "/contextvars",
+    "/contextlib.py",
+    "/pydantic/",
+    "/selectors.py",
+    "/IPython/core/",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

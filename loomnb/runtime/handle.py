@@ -553,6 +553,8 @@ class Run:
                 advice="Write `await run`, or make this move a plain def.",
             )
 
+    _way_on = "The run can go on: .retry() tries again, and .traceback has the details. %debug stops where it broke."
+
     def _outcome(self) -> Any:
         view = self._view
         if view.status is Status.COMPLETED:
@@ -574,8 +576,7 @@ class Run:
             run_id=self.id,
             status=view.status,
             code=failure.code if failure else None,
-            advice=(failure.advice if failure else "")
-            or "The run can go on: .retry() tries again, and .traceback has the details. %debug stops where it broke.",
+            advice=(failure.advice if failure else "") or self._way_on,
         )
         error.frames = failure.frames if failure else ""
         if cause is not None:

@@ -102,6 +102,7 @@ class LiveCall:
         self._over: asyncio.Future[None] | None = None
         self._at_end: list[Callable[[BaseException], None]] = []
         self._last_on_record = 0
+        self._under_way: dict[int, str] = {}
         self.failures: list[BaseException] = []
         """What was refused to the code, whether or not it caught that: after one a tool's result does not count."""
 
@@ -192,6 +193,12 @@ class LiveCall:
                 advice="Write `await` before access.interaction.confirm(...) or .ask_questions(...).",
                 code="STEP_INTERACTION_INVALID",
             )
+        for name in self._under_way.values():  # no failure, by the contract; but nothing a person should have to find out
+            if self.record.attempt is not None:
+                self.record.attempt.note(
+                    f"loom: access.{name}(…) was not awaited when the step {self.name!r} ended, so it did nothing. "
+                    f"Write `await access.{name}(…)`.\n"
+                )
         if self._last_on_record >= self._next:
             sub = self.call.steps.get(self._last_on_record) if self.call is not None else None
             raise self._diverged(f"it ended before call {self._last_on_record} ({sub.name if sub else '?'}), which is on record")
@@ -274,6 +281,7 @@ class LiveCall:
             if sub.error is not None:
                 return self.refuse((revive or _error_of)(sub.error))
             return done(again(thaw(sub.result)))
+        self._under_way[number] = name
         return self.spawn(self._really(number, name, key, live))
 
     async def _really(self, number: int, name: str, key: str, live: Callable[[int], Awaitable[T]]) -> T:
@@ -285,6 +293,8 @@ class LiveCall:
             raise
         except (SystemExit, KeyboardInterrupt) as exc:  # as from a body: they would end the loop of every run
             raise tame(exc) from exc
+        finally:
+            self._under_way.pop(number, None)
 
     def refuse(self, exc: BaseException) -> asyncio.Future[Any]:
         """An awaitable that raises, for a call that cannot be made."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loomnb.blueprints import Blueprint, FlowRun, WorkflowModule, blueprint_of, known_blueprint
-from loomnb.errors import Conflict, LoomError, StoreClosed
+from loomnb.errors import Conflict, LoomError
 from loomnb.ids import SYSTEM, Source
 from loomnb.present import Graph
 from loomnb.ready import Runner
@@ -100,14 +100,10 @@ class WorkflowRunner(Runner):
 
 
 def default() -> Loom:
-    """The default store, opened on first use."""
+    """The default store, opened on first use; one that could not be opened is tried again, because what comes next must not go
+    into another."""
     with Held.guard:
-        if Held.default is None and Held.refused:
-            raise StoreClosed(
-                f"No store is open: {Held.refused} could not be opened.",
-                advice="Open one first: loom.open(...). loom.open() alone takes ./loom.duckdb.",
-            )
-        return Held.default if Held.default is not None else open_store()
+        return Held.default if Held.default is not None else open_store(Held.refused or None)
 
 
 def close() -> None:

@@ -26,6 +26,7 @@ from loomnb.blueprints import (
     known_blueprint,
     models_of,
     new_run_id,
+    titled,
 )
 from loomnb.errors import Refused, Unavailable
 from loomnb.ids import SYSTEM, Source
@@ -34,7 +35,9 @@ from loomnb.runtime import (
     CURRENT,
     FINISHED,
     LOCAL_USER,
+    Face,
     ModelProvider,
+    NoFace,
     Restored,
     Run,
     RunEvent,
@@ -67,6 +70,7 @@ class Loom:
             of the last one is in flight; nothing is shown or answered before its commit). The default of each run.
         source: ids and clock; for tests.
         database: opens the store; for tests.
+        headless: never show anything, and ask nobody, whatever front end there is; for tests.
 
     Raises:
         StoreBusy: another kernel owns the file.
@@ -80,6 +84,7 @@ class Loom:
         durability: Durability = "sync",
         source: Source = SYSTEM,
         database: Callable[[str, Source], Database] = Database,
+        headless: bool = False,
     ) -> None:
         _check_durability(durability)
         know_ready()
@@ -95,7 +100,8 @@ class Loom:
             if isinstance(exc, duckdb.Error):
                 raise damaged(path, exc) from exc
             raise
-        face = notebook_face()
+        self._face: Callable[[], Face] = NoFace if headless else current_face
+        face = None if headless else notebook_face()
         if face is not None:
             face.attach(self)
 
@@ -196,7 +202,7 @@ class Loom:
             key: find the stored run of this key instead of starting a second one, also after a restart.
             fresh: with a key: a new run all the same.
             labels: free words to find it by.
-            title: what people read above it.
+            title: what people read above it; default: the blueprint's with the beginning of the intent.
             project: the folder its steps may read, write and run programs in; without one they have no `access.project`.
             models: the models of its agent steps: one for all, or by role (`reasoning`, `coding`, `review`, `default`). They are
                 not stored: after a restart those of `loom.use_models(…)` play.
@@ -229,7 +235,7 @@ class Loom:
                 key=key,
                 fresh=fresh,
                 labels=labels,
-                title=title,
+                title=title or titled(definition.title, intent),
                 step_limit=step_limit,
                 pipelined=False,  # what a step does is durable at the call, whatever the store does for workflows
                 loop=loop,
@@ -365,7 +371,7 @@ class Loom:
         if record.stamped and record.artifacts is None:
             record.artifacts = self.storage.artifacts_of(record.id) if record.moves else ()
         kind = FlowRun if record.stamped else AskRun if record.workflow == ASK.name else Run
-        return kind(record, self.runtime, current_face)
+        return kind(record, self.runtime, self._face)
 
     def events(self, after: int | str | None = None) -> AsyncGenerator[RunEvent]:
         """What happens to any run from now on: `async for event in loom.events(): …`. Ends when the store is closed.
@@ -500,7 +506,10 @@ def _check_durability(durability: str) -> None:
 
 
 def _refuse_in_move(what: str) -> None:
-    if CURRENT.get() is not None:
+    attempt = CURRENT.get()
+    if attempt is not None and attempt.live is not None:
+        raise Refused(f"loom.{what} is for cells.", advice=f"In a step write `await access.interaction.{what}(…)`.")
+    if attempt is not None:
         raise Refused(
             f"loom.{what} is for cells; a transition cannot stop in the middle to ask.",
             advice="End the transition in a place with a wait transition: @loom.transition(from_=…, to=…, wait=True, schema=…).",

@@ -8,7 +8,7 @@ from typing import Any
 
 from loomnb.asks import Answers, Ask, Confirmation
 from loomnb.blueprints import StoredArtifact
-from loomnb.errors import Refused
+from loomnb.errors import NotFound, Refused
 from loomnb.present import ArtifactDiff, ArtifactView, Story, artifact_bundle
 from loomnb.runtime import Run
 from loomnb.studio.face import notebook_face
@@ -29,9 +29,12 @@ class Artifact(StoredArtifact):
         """What changed between two revisions; by default since the one before this one.
 
         Raises:
-            LookupError: there is no such revision.
+            NotFound: there is no such revision.
         """
-        return self.view.diff(old, new)
+        try:
+            return self.view.diff(old, new)
+        except LookupError as exc:
+            raise NotFound(f"{exc}.", advice="List them: artifact.history().") from None
 
     def __repr__(self) -> str:
         return repr(self.view)

@@ -228,7 +228,7 @@ def run_pass(
     Raises:
         TimeoutError: it does not come to rest in time.
     """
-    with Loom(MEMORY, source=source or StillSource()) as session:
+    with Loom(MEMORY, source=source or StillSource(), headless=True) as session:
         session.answers(None)  # what lies in a file is not this test's business
         run = _started(session, workflow, args, models)
         at_rest(run, timeout)
@@ -260,7 +260,7 @@ def drive(
         AnswerInvalid, AnswerRefused: a scripted answer does not fit, or was not allowed.
         TimeoutError: it does not end in time.
     """
-    with Loom(MEMORY, source=source or StillSource()) as session:
+    with Loom(MEMORY, source=source or StillSource(), headless=True) as session:
         session.answers({"*": answers or {}})
         run = _started(session, workflow, args, models)
         with contextlib.suppress(RunFailed):  # told by what is given back

@@ -46,7 +46,7 @@ class ScriptedModel:
         elif turn < len(self._turns):
             said = self._turns[turn]
         else:
-            raise Refused(f"The script of this model has {len(self._turns)} turns, and was asked for turn {turn}.")
+            raise Refused(f"The script of this model says nothing for its turn number {turn + 1}: it has {len(self._turns)}.")
         return self._result(said, turn)
 
     def _result(self, said: Any, turn: int) -> TurnResult:

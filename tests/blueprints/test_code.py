@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -102,6 +103,17 @@ async def fix_me(access):
 """
 
 
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Says which cell is at work, as a kernel does."""
+
+    def be(name: str) -> None:
+        monkeypatch.setattr(sys.modules["loomnb.blueprints.code"], "cell_name", lambda: name)
+
+    be("cell-1")
+    return be
+
+
 def run_cell(outcome: str) -> Any:
     """A cell of a notebook, run again."""
     names: dict[str, Any] = {"__name__": "__main__", "loom": loom}
@@ -109,6 +121,7 @@ def run_cell(outcome: str) -> Any:
     return names["fix_me"]
 
 
+@pytest.mark.usefixtures("cell")
 def test_a_cell_that_is_run_again_replaces_the_code_in_a_blueprint_of_another_cell(session: loom.Loom) -> None:
     run = session.flow(blueprint(run_cell("wrong"), "fixed_in_a_cell"), "x")
     at_rest(run)
@@ -129,6 +142,21 @@ def test_a_plain_def_that_writes_is_told_to_be_async(session: loom.Loom) -> None
     assert "async def" in str(driven.exception)
 
 
+def test_a_code_of_the_same_name_in_another_cell_is_another_code(session: loom.Loom, cell: Any) -> None:
+    first = blueprint(run_cell("done"), "first_of_two")
+    cell("cell-2")
+    run_cell("wrong")
+
+    assert session.flow(first, "x").wait() == "done"
+
+
+def test_where_no_cell_is_known_nothing_is_replaced(session: loom.Loom) -> None:
+    first = blueprint(run_cell("done"), "of_no_cell")
+    run_cell("wrong")
+
+    assert session.flow(first, "x").wait() == "done"
+
+
 ASKS = """
 @loom.code
 async def ask_me(access):
@@ -144,6 +172,7 @@ def run_asking_cell(text: str) -> Any:
     return names["ask_me"]
 
 
+@pytest.mark.usefixtures("cell")
 def test_a_code_that_was_changed_while_it_asks_is_told_and_goes_on_as_it_was(session: loom.Loom) -> None:
     run = session.flow(blueprint(run_asking_cell("old?"), "changed_here"), "x")
     at_rest(run)
@@ -154,6 +183,7 @@ def test_a_code_that_was_changed_while_it_asks_is_told_and_goes_on_as_it_was(ses
     assert run.wait() == "done"
 
 
+@pytest.mark.usefixtures("cell")
 def test_a_step_that_waits_here_begins_anew_with_the_new_code_and_its_first_state(session: loom.Loom) -> None:
     run = session.flow(blueprint(run_asking_cell("old?"), "begun_anew"), "x")
     at_rest(run)
@@ -207,3 +237,33 @@ def test_the_artifacts_of_a_run_are_those_it_wrote_whatever_others_made_of_them(
     second.wait()
 
     assert ([a.data for a in first.artifacts], [a.data for a in second.artifacts]) == (["first"], ["second"])
+
+
+def test_a_write_that_was_not_awaited_is_told_in_the_log() -> None:
+    async def forgets(access: Any) -> loom.StepResult:
+        access.state.update(1)
+        return loom.StepResult("done")
+
+    driven = drive(blueprint(loom.code(forgets)), "x")
+
+    assert driven.status == "completed"
+    assert "Write `await access.state.update(…)`" in driven.log
+
+
+def test_a_question_without_an_answer_ends_a_drive_by_name() -> None:
+    async def asks(access: Any) -> loom.StepResult:
+        await access.interaction.confirm("Really?")
+        return loom.StepResult("done")
+
+    with pytest.raises(loom.NoFrontEnd, match="Really"):
+        drive(blueprint(loom.code(asks)), "x")
+
+
+def test_a_project_that_is_not_there_says_how_to_get_one() -> None:
+    async def reads(access: Any) -> loom.StepResult:
+        await access.project.read("x")
+        return loom.StepResult("done")
+
+    driven = drive(blueprint(loom.code(reads)), "x")
+
+    assert 'loom.flow(…, project="folder")' in str(driven.exception)

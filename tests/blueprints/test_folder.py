@@ -344,13 +344,13 @@ WRONG_STRUCTURE = [
         "stages/first.yaml",
         "done: {end: true}",
         "done: {end: true}\n        more: {target: begin}",
-        ["stages/first.yaml:11:24 INVALID_WORKFLOW 'more' of the step 'start' leads to the step 'begin', which there is not"],
+        ["stages/first.yaml:11:24 INVALID_WORKFLOW 'more' of the step 'start' leads to the step 'begin', which does not exist"],
     ),
     (
         "workflow.yaml",
         "done: {end: true}",
         "done: {target: second}",
-        ["workflow.yaml:8:24 INVALID_WORKFLOW 'done' of the stage 'first' leads to the stage 'second', which there is not"],
+        ["workflow.yaml:8:24 INVALID_WORKFLOW 'done' of the stage 'first' leads to the stage 'second', which does not exist"],
     ),
     (
         "stages/first.yaml",
@@ -640,7 +640,7 @@ def test_what_a_file_raises_when_it_is_imported_is_told_at_its_line_once(folder:
 def test_a_file_that_is_no_python_is_told_at_its_line_and_column(folder: Path) -> None:
     write(folder / "codes/work.py", "def work(i, a):\n    return (1\n")
 
-    assert told(validate(folder)) == ["codes/work.py:2:12 SOURCE_PARSE_FAILED this is no Python: '(' was never closed"]
+    assert told(validate(folder)) == ["codes/work.py:2:12 SOURCE_PARSE_FAILED this is not valid Python: '(' was never closed"]
 
 
 def test_a_file_that_leaves_python_when_it_is_imported_leaves_nothing(folder: Path) -> None:

@@ -35,7 +35,7 @@ BLUEPRINT = loom.Blueprint(
 
 
 def test_a_title_nobody_wrote_is_the_name_in_words(session: loom.Loom) -> None:
-    assert session.flow(BLUEPRINT, "1.2").title == "Release notes weekly"
+    assert session.flow(BLUEPRINT, "1.2").title == "Release notes weekly: 1.2"
 
 
 def test_a_failed_step_says_where_its_error_is_and_not_what_it_said(session: loom.Loom) -> None:

@@ -79,7 +79,8 @@ def head_view(record: RunRecord) -> dict[str, Any]:
         "can_retry": view.status in (Status.FAILED, Status.RETRYING)
         or (view.status is Status.INTERRUPTED and not record.advice)
         or (view.status is Status.WAITING and view.has_error),
-        "can_restart": record.changed or (view.status is Status.INTERRUPTED and record.call is not None),
+        "can_restart": record.changed or (view.status in (Status.FAILED, Status.INTERRUPTED) and record.call is not None),
+        "has_key": record.key is not None,
         "retry_text": _retry_text(record),
         "notice": (record.advice or record.notice) if view.status not in FINISHED else "",
         **_holdings(record),

@@ -104,7 +104,7 @@ function render({ model, el, signal, isNested = false }) {
     const { state } = pulse;
     const focus = state === "live" ? null : focusWithin(root);
     root.dataset.live = state;
-    setText(line, livenessText(state, head.run_id));
+    setText(line, livenessText(state, head.run_id, head.has_key ?? true));
     line.hidden = state === "live" || isNested; // the root says it once for all
     header.update(head);
     for (const piece of pieces()) piece.enable();
@@ -304,9 +304,9 @@ function isKernelBusy(model) {
   }
 }
 
-function livenessText(state, runId) {
+function livenessText(state, runId, hasKey) {
   if (state === "busy") return "kernel busy: answers wait until the running cell ends";
-  if (state === "gone") return `kernel gone: loom.run("${runId ?? ""}") or loom.pending() brings this back; so does running this cell again`;
+  if (state === "gone") return `kernel gone: loom.run("${runId ?? ""}") or loom.pending() brings this back${hasKey ? "; so does running this cell again" : ""}`;
   return state === "connecting" ? "connecting…" : "";
 }
 
