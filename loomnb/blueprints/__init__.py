@@ -67,6 +67,7 @@ from loomnb.blueprints.project import ProjectFiles
 from loomnb.blueprints.project_diff import ProjectDiff
 from loomnb.blueprints.project_paths import ProjectError
 from loomnb.blueprints.storage import Storage
+from loomnb.blueprints.storage_rules import check_name
 from loomnb.blueprints.table import BlueprintDefinition, compile_blueprint, know_blueprint
 from loomnb.blueprints.views import FlowCursor, FlowRunView, LastError, PendingUserAction
 
@@ -133,6 +134,7 @@ __all__ = [
     "blueprint_of",
     "check_intent",
     "check_models",
+    "check_name",
     "check_project",
     "check_source",
     "checkpointing",

@@ -58,12 +58,19 @@ def blueprint_of(given: Blueprint | WorkflowModule | str | os.PathLike[str]) -> 
         known = REGISTRY.get(given)
         if isinstance(known, BlueprintDefinition):
             return known
-        if not (Path(given).exists() or os.sep in given or given.endswith((".yaml", ".yml"))):
+        if not (_is_there(given) or os.sep in given or given.endswith((".yaml", ".yml"))):
             check_name(given, "the name of the flow")
             return _need(given)
     if isinstance(given, (str, os.PathLike)):
         given = load_folder(given)
     return compile_blueprint(given)
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # too long, a NUL in it, half a surrogate pair: no path
+        return False
 
 
 def _need(name: str) -> BlueprintDefinition:
@@ -121,6 +128,9 @@ def check_models(
     given: dict[str, Any] | None = None
     if models is not None:
         given = dict(models) if isinstance(models, Mapping) else {"default": models}
+        for role, model in given.items():
+            if not callable(getattr(model, "run_turn", None)):
+                raise InvalidRequest(f"The model of {role!r:.40} has no run_turn.", advice="Give a loom.ModelProvider.")
         unknown = [role for role in given if role not in _ROLES]
         if unknown:
             raise InvalidRequest(f"{unknown[0]!r} is no role of a model.", advice=f"Use one of: {', '.join(_ROLES)}.")
@@ -152,7 +162,9 @@ def admit(definition: BlueprintDefinition, live: Sequence[RunRecord]) -> None:
         StoreBusy: one of them, or this one, is exclusive.
     """
     for record in live:
-        is_active = record.stamped and record.status not in FINISHED and record.status is not Status.INTERRUPTED
+        # One that goes on by itself as soon as its definition is known is active; one that waits for a person's decision is not.
+        stands = record.changed or (record.call is not None and record.call.is_lost)
+        is_active = record.stamped and record.status not in FINISHED and not (record.status is Status.INTERRUPTED and stands)
         if is_active and (definition.exclusive or (record.config or {}).get("exclusive", False)):
             what = f"{definition.name!r} runs alone" if definition.exclusive else f"{record.workflow!r} runs alone"
             raise StoreBusy(

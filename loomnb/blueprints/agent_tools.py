@@ -133,11 +133,12 @@ async def execute_tool(tool: AgentTool[Any, Any, Any], raw: Json, access: Any, l
     live.check()
     before = len(live.failures)
     try:
-        if inspect.iscoroutinefunction(tool.execute):
-            value: Any = tool.execute(given, access)
-        else:
-            value = await asyncio.wrap_future(live.engine.workers.submit(tool.execute, given, access))
-        made = await value if inspect.isawaitable(value) else value
+        with live.tool():
+            if inspect.iscoroutinefunction(tool.execute):
+                value: Any = tool.execute(given, access)
+            else:
+                value = await asyncio.wrap_future(live.engine.workers.submit(tool.execute, given, access))
+            made = await value if inspect.isawaitable(value) else value
         live.check()
         result = json_of(await parsed_by(tool.output_schema, made))
         live.check()

@@ -13,10 +13,11 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from loomnb.asks import Shape
 from loomnb.blueprints.agent_schemas import draft_7, json_of, parsed_by, shape_of
 from loomnb.blueprints.agent_tools import CATCHABLE, execute_tool, is_our_end, said_by
 from loomnb.blueprints.catalog import RUNTIME
-from loomnb.blueprints.model import AgentSpec, AgentTool
+from loomnb.blueprints.model import AgentSpec, AgentTool, StepResult
 from loomnb.errors import InvalidRequest, StepError
 from loomnb.jsonvalue import freeze, thaw
 from loomnb.runtime import LiveCall, ModelTool, RunContext, ToolRequest, TurnRequest, TurnResult, model_of
@@ -165,6 +166,12 @@ def _turn_of(record: Any) -> TurnResult:
     )
 
 
+class _Outcome(Shape):
+    """A StepResult, strictly: pydantic would let a dataclass pass with more keys."""
+
+    outcome: str
+
+
 async def _final(agent: AgentSpec, turn: TurnResult) -> Any:
     """What the agent ended with: parsed once by its output schema, and JSON."""
     if turn.finish_reason in _BROKEN_OFF:
@@ -174,7 +181,8 @@ async def _final(agent: AgentSpec, turn: TurnResult) -> Any:
         )
     try:
         raw = turn.object if turn.object is not None else json.loads(_unfenced(turn.text))
-        return thaw(json_of(await parsed_by(agent.output_schema, thaw(freeze(raw)), is_json=True)))
+        schema = _Outcome if agent.output_schema is StepResult else agent.output_schema
+        return thaw(json_of(await parsed_by(schema, thaw(freeze(raw)), is_json=True)))
     except CATCHABLE as exc:
         if is_our_end(exc):
             raise

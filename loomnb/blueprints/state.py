@@ -83,6 +83,7 @@ class State:
         self._schema = schema
         self._order = asyncio.Lock()  # grants in the order it was asked, and each write asks when it begins: see LiveCall.perform
         self._value: Any = at_start.get("value", ABSENT)
+        live.on_passed.append(self._passed)
 
     @property
     def value(self) -> Any:
@@ -138,6 +139,10 @@ class State:
             self._value = parsed
             after = FrozenDict() if parsed is ABSENT else freeze({"value": parsed})
             await self._live.store(number, f"state.{what}", value, after, after)
+
+    def _passed(self, name: str, recorded: Any) -> None:
+        if name.startswith("state."):
+            self._again(recorded)
 
     def _again(self, recorded: Any) -> None:
         self._value = freeze(recorded["value"]) if "value" in recorded else ABSENT

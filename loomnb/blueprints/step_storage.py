@@ -131,7 +131,7 @@ class ReadStorage:
     ) -> Awaitable[T]:
         async def really(number: int) -> T:
             self._live.check()
-            value: T = await asyncio.wrap_future(self._live.engine.workers.submit(read))
+            value: T = await asyncio.wrap_future(self._live.engine.readers.submit(read))
             self._live.check()
             self._live.note(number, name, told, keep(value))
             return value

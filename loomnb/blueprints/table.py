@@ -10,6 +10,7 @@ import asyncio
 import functools
 import hashlib
 import inspect
+import re
 import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -532,7 +533,7 @@ def _source(function: Any) -> str:
     found = inspect.unwrap(function) if callable(function) else function
     found = getattr(found, "function", found)
     if isinstance(found, functools.partial):
-        return f"{_source(found.func)} {found.args!r} {found.keywords!r}"
+        return re.sub(r" at 0x[0-9a-f]+", "", f"{_source(found.func)} {found.args!r} {found.keywords!r}")
     if not (inspect.isroutine(found) or inspect.isclass(found)):
         found = type(found)
     try:

@@ -335,6 +335,8 @@ class Run:
         if self.record.host is not None and not self.record.host.is_current():
             with contextlib.suppress(TimeoutError):
                 self._block(lambda: not self.record.passing, timeout)
+        if self.record.view.status not in FINISHED and not self.record.passing:
+            self._refuse_closed()  # the store was closed under the cancel: it was not stored
 
     def fork(self, at: int | None = None) -> Self:
         """A new run that starts where this one stood after move `at` (default: its last), with the state and result of then.
@@ -346,6 +348,8 @@ class Run:
         rows = self.runtime.database.read("select seq, ts, kind, body from journal where run_id = ? order by seq", [self.id])
         moves = [i for i, r in enumerate(rows) if r[2] in ("run.started", "run.moved")]
         number = len(moves) - 1 if at is None else at
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise Refused(f"at={at!r:.60} is no number of a move.", advice="See run.history.")
         if not 0 <= number < len(moves):
             raise Refused(
                 f"The run {self.id} has no move {at}.", advice=f"Moves are numbered 0 to {len(moves) - 1}: see run.history."

@@ -212,6 +212,7 @@ class Hosts:
 
     def __init__(self) -> None:
         self.workers = Workers()
+        self.readers = Workers(limit=8)
         self.on_blocked: Callable[[], None] = lambda: None
         self._thread_host: ThreadHost | None = None
         self._kernel_hosts: dict[int, KernelHost] = {}
@@ -249,3 +250,4 @@ class Hosts:
         if self._thread_host is not None:
             self._thread_host.close()
         self.workers.let_go()
+        self.readers.let_go()

@@ -11,9 +11,11 @@ All of it happens on the run's loop; only `check` and the reads behind it may be
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from loomnb.asks import Ask
@@ -36,7 +38,7 @@ from loomnb.runtime.record import RunRecord, row
 
 if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
     from loomnb.runtime.host import Host, Workers
-    from loomnb.store import Action, Database, Row
+    from loomnb.store import Action, Chain, Database, Row
 
 __all__ = ["Engine", "LiveCall"]
 
@@ -60,7 +62,14 @@ class Engine(Protocol):
         """Threads for what must not block a loop."""
         ...
 
-    def suspend(self, record: RunRecord, ask: Ask, body: dict[str, Any], failed: Callable[[LoomError], None]) -> None:
+    @property
+    def readers(self) -> Workers:
+        """Threads for reads of ours, which no code of the user's can keep."""
+        ...
+
+    def suspend(
+        self, record: RunRecord, ask: Ask, body: dict[str, Any], failed: Callable[[LoomError], None], chain: Chain
+    ) -> None:
         """Store a question and let the run wait for its answer, in the middle of a step."""
         ...
 
@@ -69,6 +78,10 @@ def _ignored(future: asyncio.Future[Any]) -> None:
     """Look at its exception, or asyncio complains about one that nobody awaited."""
     if not future.cancelled():
         future.exception()
+
+
+_TOOL: contextvars.ContextVar[object | None] = contextvars.ContextVar("loom_tool", default=None)
+"""The call of a tool that the code of this context belongs to."""
 
 
 class LiveCall:
@@ -102,7 +115,10 @@ class LiveCall:
         self._over: asyncio.Future[None] | None = None
         self._at_end: list[Callable[[BaseException], None]] = []
         self._last_on_record = 0
+        self._tool: object | None = None
         self._under_way: dict[int, str] = {}
+        self.on_passed: list[Callable[[str, Any], None]] = []
+        """Called with the name and the result of each recorded call that is passed over: see `skip_to`."""
         self.failures: list[BaseException] = []
         """What was refused to the code, whether or not it caught that: after one a tool's result does not count."""
 
@@ -173,11 +189,23 @@ class LiveCall:
         Raises:
             OwnershipLost: it is.
         """
-        if not self.alive:
+        tool = _TOOL.get()
+        if not self.alive or (tool is not None and tool is not self._tool):  # else: what a tool left behind, after it returned
             raise OwnershipLost(
                 f"The call of {self.name!r} is over: what it was given ended with it.",
                 advice="Await what the code starts before it returns, and keep nothing of `access` for later.",
             )
+
+    @contextlib.contextmanager
+    def tool(self) -> Generator[None]:
+        """While a tool is at work: what it starts may do nothing any more once it returned, though the step goes on."""
+        self._tool = object()
+        token = _TOOL.set(self._tool)
+        try:
+            yield
+        finally:
+            _TOOL.reset(token)
+            self._tool = None
 
     def finished(self) -> None:
         """The code returned: judge whether it did all that is on record of it.
@@ -229,7 +257,15 @@ class LiveCall:
         return self._next
 
     def skip_to(self, number: int) -> None:
-        """Pass over calls that are on record and not made again, for what called them is itself on record."""
+        """Pass over calls that are on record and not made again, for what called them is itself on record.
+
+        What they left is left all the same: whoever keeps something that calls change takes it up by `on_passed`.
+        """
+        for passed in range(self._next, number):
+            sub = self.call.steps.get(passed) if self.call is not None else None
+            if sub is not None and sub.error is None:
+                for take_up in self.on_passed:
+                    take_up(sub.name, thaw(sub.result))
         self._next = max(self._next, number)
 
     def recorded(self, number: int, name: str, key: str) -> SubStep | None:
@@ -338,10 +374,13 @@ class LiveCall:
             action: makes it, on the writer's thread.
             result: the JSON to record.
         """
-        record, buffered = self.record, tuple(self._buffer)
+        record, buffered = self.record, self._buffer
+        self._buffer = []
         key = key_of(arguments)
 
         def both(connection: Any, now: Any, seq: int) -> tuple[Sequence[Row], T]:
+            if self._chain.error is not None:  # what is behind a row that could not be stored is not stored either
+                raise self._chain.error
             rows, outcome = action(connection, now, seq)
             body = self._body((*buffered, SubStep(number, name, key, freeze(result(outcome)))))
             return [*rows, row(record, "step.recorded", body)], outcome
@@ -357,8 +396,11 @@ class LiveCall:
                 future.set_result(outcome)
 
         self.engine.database.transact(both, lambda error, outcome: self.host.post(acknowledged, error, outcome))
-        outcome = await future
-        self._buffer = [s for s in self._buffer if s not in buffered]
+        try:
+            outcome = await future
+        except BaseException:
+            self._buffer = [*buffered, *self._buffer]
+            raise
         if self.call is not None:
             self.call.keep([s.to_json() for s in buffered])
             self.call.steps[number] = SubStep(number, name, key, freeze(result(outcome)))
@@ -452,7 +494,7 @@ class LiveCall:
         answer: asyncio.Future[T] = self.host.loop.create_future()
         answer.add_done_callback(_ignored)
         self._answer.add_done_callback(lambda given: _pass_on(given, answer, again))
-        self.engine.suspend(record, ask, body, self.fail)
+        self.engine.suspend(record, ask, body, self.fail, self._chain)
         return answer
 
     def answered(self, payload: Any) -> None:

@@ -482,6 +482,8 @@ class Runtime:
             out_of_error_place = record.status is Status.WAITING and record.has_error and record.due is not None
             if record.status is Status.WAITING and not out_of_error_place and not (record.changed and not record.suspended):
                 raise Conflict(f"The run {record.id} has not failed: it waits.", advice="Answer it, or cancel it.")
+            if record.status is Status.WAITING and record.changed and not fresh:
+                raise Refused(f"The run {record.id} waits, and its blueprint was changed.", advice=record.advice)
             after(record.status, Event.RETRIED)
             due = record.due
             before = record.place, record.inbox, record.has_error, record.failure

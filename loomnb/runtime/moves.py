@@ -132,7 +132,14 @@ class Moves:
         """Where a run moves."""
         return self._hosts.of(record)
 
-    def suspend(self, record: RunRecord, ask: Ask, body: dict[str, Any], failed: Callable[[LoomError], None]) -> None:
+    @property
+    def readers(self) -> Workers:
+        """Threads for reads of ours."""
+        return self._hosts.readers
+
+    def suspend(
+        self, record: RunRecord, ask: Ask, body: dict[str, Any], failed: Callable[[LoomError], None], chain: Chain
+    ) -> None:
         """Store a question and let the run wait for its answer, in the middle of a step. On its loop.
 
         Its pass stands still, and everybody sees a run at rest; `resume` lets it go on.
@@ -157,7 +164,7 @@ class Moves:
             self._hosts.of(record).post(self._at_rest, record)
 
         host = self._hosts.of(record)
-        self._database.put(rows, lambda error, _: host.post(acknowledged, error))
+        self._database.put(rows, lambda error, _: host.post(acknowledged, error), chain=chain)
 
     @staticmethod
     def resume(record: RunRecord, payload: Any) -> None:

@@ -116,6 +116,8 @@ class Records:
         """
         if not isinstance(run_id, str):
             raise NotFound(f"The id of a run is a text, not a {type(run_id).__name__}.", advice="List them with loom.runs().")
+        if not run_id.isascii():
+            raise NotFound(f"This store has no run {run_id!r:.60}.", advice="List them with loom.runs().")
         with self.guard:
             record = self._records.get(run_id)
             if record is None:

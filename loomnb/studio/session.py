@@ -20,6 +20,7 @@ from loomnb.blueprints import (
     admit,
     check_intent,
     check_models,
+    check_name,
     check_project,
     check_source,
     checkpointing,
@@ -271,7 +272,12 @@ class Loom:
 
         Args:
             flow_name: only those of this flow.
+
+        Raises:
+            InvalidRequest: that is no name.
         """
+        if flow_name is not None:
+            check_name(flow_name, "flow_name")
         rows = self._database.read(
             "select run_id from journal where kind = 'run.started' and (body->>'at') is not null "
             "and ($name is null or body->>'workflow' = $name) order by seq",
