@@ -89,7 +89,7 @@ def test_without_a_front_end_the_waiting_cell_names_the_question_and_its_advice_
     took = time.monotonic() - start
     print(f"figure: NoFrontEnd of a suspended step: {took:.2f} s")
     assert took < 2
-    assert cell.error.startswith("NoFrontEnd: Deliver asks 'Your name?' (name), and nobody can answer here")
+    assert cell.error.startswith("NoFrontEnd: Deliver: Notes asks 'Your name?' (name), and nobody can answer here")
     assert "loom.answers({'deliver': {'name': '…'}})" in cell.error
     kernel.run("run.answer('clarify', {'name': 'Ada'})")
     second = kernel.wait(kernel.send(barrier))
