@@ -63,6 +63,9 @@ def read_text(root: Path, file: str, findings: Findings, advice: str = "") -> st
     """A file of the folder; None, and a problem, when it cannot be read."""
     findings.opened(file)
     try:
+        if (root / file).exists() and not (root / file).is_file():  # a pipe would keep whoever reads it, a device has no end
+            findings.tell("SOURCE_READ_FAILED", "cannot be read: it is no regular file", Place(file), advice)
+            return None
         return (root / file).read_text(encoding="utf-8-sig")
     except OSError as exc:
         findings.tell("SOURCE_READ_FAILED", f"cannot be read: {exc.strerror}", Place(file), advice)

@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import Any
 
-__all__ = ["escape", "html_block", "markdown_html", "markdown_line", "markdown_safe", "plain_line"]
+__all__ = ["escape", "html_block", "markdown_html", "markdown_line", "markdown_safe", "plain_line", "without_controls"]
 
 _TAGS = {
     *[
@@ -122,6 +122,14 @@ def html_block(html: str) -> str:
 
 
 _BREAKING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+
+
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def without_controls(text: str) -> str:
+    """Text of several lines without what terminals obey. What turns a line's direction stays: whole texts are written so."""
+    return _CONTROLS.sub("\ufffd", text)
 
 
 def plain_line(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from loomnb.asks import Ask, Form
 from loomnb.documents import PROMPTS, DocumentEntity, form_of_ui, is_hidden, transitions_of, widget_of
 from loomnb.names import humanised
-from loomnb.present.markdown import escape, html_block, markdown_html, markdown_safe
+from loomnb.present.markdown import escape, html_block, markdown_html, markdown_safe, without_controls
 from loomnb.present.values import value_html
 from loomnb.present.widgets import field_lines, form_html, form_plain, prompt_html, prompt_plain
 
@@ -386,7 +386,7 @@ def story_plain(story: Story) -> str:
         lines.append(f"  {story.advice}")
     if story.result is not None:
         lines.append(f"result: {json.dumps(story.result, ensure_ascii=False)}")
-    return "\n".join(lines)
+    return without_controls("\n".join(lines))
 
 
 def _story_html(story: Story) -> str:
@@ -435,4 +435,5 @@ def _story_markdown(story: Story) -> str:
 
 def story_bundle(story: Story) -> dict[str, str]:
     """The static forms, as a MIME bundle."""
-    return {"text/plain": story_plain(story), "text/html": _story_html(story), "text/markdown": _story_markdown(story)}
+    forms = {"text/plain": story_plain(story), "text/html": _story_html(story), "text/markdown": _story_markdown(story)}
+    return {kind: without_controls(text) for kind, text in forms.items()}

@@ -80,8 +80,9 @@ def _ignored(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-_TOOL: contextvars.ContextVar[object | None] = contextvars.ContextVar("loom_tool", default=None)
-"""The call of a tool that the code of this context belongs to."""
+_TOOL: contextvars.ContextVar[tuple[LiveCall, object] | None] = contextvars.ContextVar("loom_tool", default=None)
+"""The call of a tool that the code of this context belongs to, with the execution it is part of: a run that the tool starts has
+an execution of its own."""
 
 
 class LiveCall:
@@ -189,8 +190,8 @@ class LiveCall:
         Raises:
             OwnershipLost: it is.
         """
-        tool = _TOOL.get()
-        if not self.alive or (tool is not None and tool is not self._tool):  # else: what a tool left behind, after it returned
+        owner, tool = _TOOL.get() or (None, None)
+        if not self.alive or (owner is self and tool is not self._tool):  # the latter: what a tool left behind when it returned
             raise OwnershipLost(
                 f"The call of {self.name!r} is over: what it was given ended with it.",
                 advice="Await what the code starts before it returns, and keep nothing of `access` for later.",
@@ -200,7 +201,7 @@ class LiveCall:
     def tool(self) -> Generator[None]:
         """While a tool is at work: what it starts may do nothing any more once it returned, though the step goes on."""
         self._tool = object()
-        token = _TOOL.set(self._tool)
+        token = _TOOL.set((self, self._tool))
         try:
             yield
         finally:
