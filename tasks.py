@@ -42,8 +42,8 @@ CHROMIUM_PLACES = (  # where macOS keeps it: an application, not a command
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
-SLOW_MARKS = "not kernel and not browser and not crash and not slow"
-ALONE_MARKS = "kernel or browser or crash or slow"
+SLOW_MARKS = "not kernel and not browser and not crash"
+ALONE_MARKS = "kernel or browser or crash"
 TICK_S = 10
 
 

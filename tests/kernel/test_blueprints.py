@@ -93,7 +93,7 @@ def test_without_a_front_end_the_waiting_cell_names_the_question_and_its_advice_
     assert "loom.answers({'deliver': {'name': '…'}})" in cell.error
     kernel.run("run.answer('clarify', {'name': 'Ada'})")
     second = kernel.wait(kernel.send(barrier))
-    assert second.error.startswith("NoFrontEnd: Deliver asks 'Please confirm: Publish Notes for Ada?' (confirm)")
+    assert second.error.startswith("NoFrontEnd: Deliver: Notes asks 'Please confirm: Publish Notes for Ada?' (confirm)")
     assert "loom.answers({'deliver': {'confirm': True}})" in second.error
 
     kernel.run("loom.answers({'deliver': {'confirm': True}})")
