@@ -15,16 +15,16 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from loomnb.asks import Ask, Shape
 from loomnb.blueprints.catalog import RUNTIME
 from loomnb.blueprints.places import Cursor
+from loomnb.blueprints.storage_rules import milliseconds, timestamp
 from loomnb.errors import StepError, fields_from_pydantic
 from loomnb.jsonvalue import thaw
 from loomnb.runtime import RunRecord, Status
 
-__all__ = ["Execution", "FlowCursor", "FlowRunView", "LastError", "PendingUserAction", "timestamp", "view_of"]
+__all__ = ["Execution", "FlowCursor", "FlowRunView", "LastError", "PendingUserAction", "view_of"]
 
 
-def timestamp(moment: datetime) -> str:
-    """`YYYY-MM-DDTHH:MM:SS.mmmZ`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+def _timestamp(moment: datetime) -> str:
+    return timestamp(milliseconds(moment))
 
 
 def _is_instant(text: str) -> str:
@@ -142,8 +142,8 @@ def view_of(record: RunRecord, cursor: Cursor, source: str) -> FlowRunView:
         "status": _STATUS[view.status],
         "cursor": cursor.to_json(),
         "execution": {"source": source, "agentExecutor": "service"},
-        "createdAt": timestamp(record.started_at or at),
-        "updatedAt": timestamp(at),
+        "createdAt": _timestamp(record.started_at or at),
+        "updatedAt": _timestamp(at),
     }
     if view.status is Status.WAITING and view.asks:
         told["pendingAction"] = _action(record, view.asks[0], cursor)
@@ -174,5 +174,5 @@ def _action(record: RunRecord, ask: Ask, cursor: Cursor) -> dict[str, Any]:
         "cursor": cursor.to_json(),
         "kind": "user_ask_questions" if asked else "user_ask_confirmation",
         "request": thaw([q.dump() for q in ask.questions]) if asked else {"context": ask.context},
-        "createdAt": timestamp(ask.opened_at) if ask.opened_at is not None else timestamp(record.source.now()),
+        "createdAt": _timestamp(ask.opened_at) if ask.opened_at is not None else _timestamp(record.source.now()),
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
+import jsonschema
 import pytest
 from pydantic import (
     AfterValidator,
@@ -91,8 +92,6 @@ SCHEMAS += [Decimal, int | None, Literal["a", 1], Annotated[int, Field(gt=0, lt=
 @pytest.mark.parametrize("side", [input_of, output_of])
 @pytest.mark.parametrize("schema", SCHEMAS, ids=plain_id)
 def test_each_schema_is_one_of_draft_7(schema: Any, side: Callable[[Any], Any]) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-
     jsonschema.Draft7Validator.check_schema(side(schema))
 
 
@@ -357,7 +356,6 @@ loom.define_agent_tool(id="i", description="", input_schema=In, output_schema=Ou
 
 
 def test_mypy_infers_the_types_of_a_tool_and_refuses_a_wrong_execute(tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
     snippet = tmp_path / "snippet.py"
     snippet.write_text(TYPED, encoding="utf-8")
     root = Path(loom.__file__).parent.parent
