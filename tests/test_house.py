@@ -159,3 +159,19 @@ def test_a_run_headless_loads_no_notebook_library(tmp_path: Path) -> None:
     )
 
     assert in_a_fresh_process(code).splitlines() == ["staging", "[]"]
+
+
+def test_no_committed_text_carries_the_marks_of_a_merge() -> None:
+    marks = tuple(mark * 7 + " " for mark in "<>|")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    files = [ROOT / name for name in listed.split("\0") if name] or [*ROOT.glob("*.md"), *CORE_FILES, *FACE_FILES]
+    texts = [path for path in files if path.suffix in {".py", ".md", ".js", ".css", ".toml", ".yaml", ".yml", ".ipynb", ".pyi"}]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in texts
+        if path.exists()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if line.startswith(marks)
+    ]
+
+    assert wrong == []
