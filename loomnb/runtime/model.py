@@ -14,7 +14,37 @@ from typing import Any, Literal, Protocol
 from loomnb.jsonvalue import Json
 from loomnb.runtime.signal import AbortSignal
 
-__all__ = ["MODELS", "ModelProvider", "ModelTool", "ToolRequest", "TurnRequest", "TurnResult", "model_of", "use_models"]
+__all__ = [
+    "MODELS",
+    "ModelProvider",
+    "ModelTool",
+    "SinkWriter",
+    "ToolRequest",
+    "TurnRequest",
+    "TurnResult",
+    "model_of",
+    "use_models",
+]
+
+
+class SinkWriter(Protocol):
+    """Where a turn is written while it happens: lines of JSON, each an object with a `kind` (contracts/agents.md §6.1)."""
+
+    async def write(self, line: str) -> None:
+        """One frame, or several lines of them."""
+        ...
+
+    async def end(self) -> None:
+        """Nothing more will come."""
+        ...
+
+    async def fail(self, failure: Mapping[str, str]) -> None:
+        """It ended with a failure: `{"code", "message"}`."""
+        ...
+
+    async def flush(self) -> None:
+        """Hand on what is held back to save messages."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +64,18 @@ class TurnRequest:
     Attributes:
         system: its instructions.
         messages: what was said so far: `{"role": "user", "content": text}`, `{"role": "assistant", "content": text, "toolCalls":
-            [{"id", "name", "input"}]}`, `{"role": "tool", "toolCallId", "name", "content", "isError"?}`.
+            [{"id", "name", "input"}], "toolResults": [{"id", "name", "output", "error"?, "denied"?}]}`, or each result as a
+            message of its own: `{"role": "tool", "toolCallId", "name", "content", "isError"?}`;
+            `{"role": "system", "content": text}` for a summary of what went before. A user's attachments: `"attachments": [{"name", "mediaType", "data" (base64) |
+            "url"}]`.
         tools: what it may ask for.
         role: which role it plays (`reasoning`, `coding`, `review`).
         output_schema: JSON Schema (draft 7) of what it has to end with; None for free text.
         signal: aborted when nobody waits for the turn any more.
+        sink: where it is written while it happens; None where nobody looks.
+        model: which model, where the provider knows several; None for its own.
+        tool_choice: `auto`, `none`, `required`, or the name of the tool that it has to ask for.
+        settings: what the provider takes beside: `temperature`, `max_tokens`, …
     """
 
     system: str
@@ -47,6 +84,10 @@ class TurnRequest:
     role: str = ""
     output_schema: Mapping[str, Any] | None = None
     signal: AbortSignal = field(default_factory=AbortSignal)
+    sink: SinkWriter | None = None
+    model: str | None = None
+    tool_choice: str = "auto"
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +108,14 @@ class TurnResult:
         tool_calls: what it asks for; none when it is done.
         finish_reason: `stop`, `tool-calls`, `length` when it was cut off, or another word of the provider's.
         object: its output, where the provider parsed it.
-        usage: tokens: `inputTokens`, `outputTokens`; what is unknown is left out.
+        usage: tokens: `inputTokens` (with those that were read from or written to a cache), `outputTokens` (with those of
+            reasoning), `cacheReadTokens`, `cacheWriteTokens`, `reasoningTokens`; what is unknown is left out.
+        model_id: which model it was.
+        cost_usd: what it cost, where the provider says so.
+        reasoning: what it thought aloud; None: derived from the frames it wrote.
+        reasoning_ms: how long it did; None: derived from the frames.
+        ui: components it wrote itself: `{"id", "component", "props", "version"?, "fallbackText"?}`; None: from the frames.
+        native: what the provider wants back when this message is told to it again: JSON.
     """
 
     text: str = ""
@@ -76,6 +124,11 @@ class TurnResult:
     object: Json = None
     usage: Mapping[str, int] = field(default_factory=dict[str, int])
     model_id: str = ""
+    cost_usd: float | None = None
+    reasoning: str | None = None
+    reasoning_ms: int | None = None
+    ui: Sequence[Mapping[str, Any]] | None = None
+    native: Json = None
 
 
 class ModelProvider(Protocol):

@@ -1,0 +1,1 @@
+"""Agents: a model, its tools and the people who approve them, as one loop of effects on the run's journal."""
