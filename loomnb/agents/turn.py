@@ -29,6 +29,7 @@ Flow = Generator[Effect, Any, Any]
 class Shape:
     """What the runner can do, as far as the order of a turn depends on it."""
 
+    run_id: str = ""
     cancellable: bool = False
     parallel: bool = False
 
@@ -174,11 +175,11 @@ def _steps(deps: LoopDeps, given: AgentTurnInput, way: _Way, messages: list[Any]
             obj = structured["value"]
         if not calls and deps.follow_ups_count > 0:
             follow_ups = yield from _follow_ups(deps, i, messages, text, so)
-        said = yield Checkpoint(f"persist:assistant:{i}", W.save_assistant, (answer, text, cost, follow_ups, i))
-        if i == 0 and way.passages:
-            yield Checkpoint(f"persist:retrieval:{said}", W.save_synthetic, (said, "retrieve", way.passages))
-        if structured is not None:
-            yield Checkpoint(f"persist:structured:{said}", W.save_synthetic, (said, "structured_output", structured["value"]))
+        made = _synthetic(given, way, i, structured)
+        said = yield Checkpoint(f"persist:assistant:{i}", W.save_assistant, (answer, text, cost, follow_ups, made))
+        for one in made:
+            name = "retrieval" if one["name"] == "retrieve" else "structured"
+            yield Checkpoint(f"persist:{name}:{said}", W.save_synthetic, (said, one))
         finish = {"answer": _finish(answer), "costUsd": cost}
         if not calls:
             yield Checkpoint(f"stream:step-finish:{i}", W.step_finish, (finish,))
@@ -189,7 +190,7 @@ def _steps(deps: LoopDeps, given: AgentTurnInput, way: _Way, messages: list[Any]
         hoisted = way.shape.parallel and len(calls) > 1 and (yield Patched("agent:parallel-tools"))
         yield from _guard_repeats(deps, calls, so)
         done: Done = yield from StepTools(deps, calls, said, hoisted=bool(hoisted)).run()
-        outputs = yield Checkpoint(f"stream:tool-outputs:{i}", W.save_outputs, (said, answer, done.results, done.ui))
+        outputs = yield Checkpoint(f"stream:tool-outputs:{i}", W.save_outputs, (said, answer, [*done.results, *map(_result, made)], done.ui))
         yield Checkpoint(f"stream:step-finish:{i}", W.step_finish, (finish,))
         messages.append(_told(answer, text, done.results))
         if outputs.get("text"):
@@ -199,6 +200,21 @@ def _steps(deps: LoopDeps, given: AgentTurnInput, way: _Way, messages: list[Any]
             stopped = "terminal"
             break
     return text, obj, stopped
+
+
+def _synthetic(given: AgentTurnInput, way: _Way, i: int, structured: Any) -> list[dict[str, Any]]:
+    """Values that no tool made, as ordinary read calls of the message: clients know how to draw those."""
+    made: list[dict[str, Any]] = []
+    if i == 0 and way.passages:
+        found = {"input": {"query": given.user_text}, "output": {"passages": way.passages}}
+        made.append({"id": f"retrieve-{way.shape.run_id}", "name": "retrieve", **found})
+    if structured is not None:
+        made.append({"id": f"structured-{way.shape.run_id}", "name": "structured_output", "input": {}, "output": structured["value"]})
+    return made
+
+
+def _result(made: Mapping[str, Any]) -> dict[str, Any]:
+    return {"id": made["id"], "name": made["name"], "output": made["output"]}
 
 
 def _finish(answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from loomnb.agents.effects import AskAnswers, AskApproval, Checkpoint, Effect, P
 from loomnb.agents.narratives import denied_result, expired_result, failed_result, preflight_denied_result
 from loomnb.agents.spi import AnswersReply, Decision
 from loomnb.agents.work import TurnWork as W
+from loomnb.agents.work_base import outcome_of
 
 __all__ = ["Done", "StepTools"]
 
@@ -111,7 +112,8 @@ class StepTools:
         outcome = yield self._tool(call, claim, decision.input if decision is not None else None)
         yield from self._settle(call, claim, outcome, decision)
 
-    def _settle(self, call: Mapping[str, Any], claim: Mapping[str, Any], outcome: Any, decision: Decision | None) -> Flow:
+    def _settle(self, call: Mapping[str, Any], claim: Mapping[str, Any], journaled: Any, decision: Decision | None) -> Flow:
+        outcome = outcome_of(journaled)
         if "error" in outcome:
             if outcome.get("denied"):
                 yield from self._refused(call, claim, outcome["error"], decision)
