@@ -129,10 +129,17 @@ class LoopDeps:
         Raises:
             DefinitionError: a number is no whole number in its range.
         """
-        for name, least in (("max_steps", 1), ("max_delegation_depth", 0), ("follow_ups_count", 0), ("output_repair_attempts", 0)):
+        for name, least in (
+            ("max_steps", 1),
+            ("max_delegation_depth", 0),
+            ("follow_ups_count", 0),
+            ("output_repair_attempts", 0),
+        ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise DefinitionError(f"{name}={value!r} is no whole number of at least {least}.", advice=f"Give {name} such a number.")
+                raise DefinitionError(
+                    f"{name}={value!r} is no whole number of at least {least}.", advice=f"Give {name} such a number."
+                )
 
     @property
     def summarizes(self) -> bool:

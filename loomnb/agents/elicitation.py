@@ -223,7 +223,9 @@ def _number(rule: AskInput | None, value: Any) -> str:
     except (TypeError, ValueError):
         raise ValueError(f"{value!r} is no number") from None
     if rule is not None and ((rule.min is not None and number < rule.min) or (rule.max is not None and number > rule.max)):
-        raise ValueError(f"give a number from {rule.min if rule.min is not None else '…'} to {rule.max if rule.max is not None else '…'}")
+        raise ValueError(
+            f"give a number from {rule.min if rule.min is not None else '…'} to {rule.max if rule.max is not None else '…'}"
+        )
     return str(int(number)) if number == int(number) else repr(number)
 
 

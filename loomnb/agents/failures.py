@@ -17,11 +17,13 @@ from loomnb.errors import InvalidRequest, LoomError, Refused, WorldFailed
 __all__ = [
     "GENERIC_FAILURE_MESSAGE",
     "AgentFailureCode",
+    "BudgetExceededError",
     "ConfirmTokenError",
     "ModelOutputMissing",
     "OutputRejectedError",
     "ProcessorFailedError",
     "QuotaExceededError",
+    "RepeatedCallError",
     "RunCancelledError",
     "StructuredOutputError",
     "agent_failure_code",
@@ -51,6 +53,30 @@ class QuotaExceededError(Refused):
 
     def __init__(self, message: str = "The usage limit for this period is reached.", *, advice: str = "") -> None:
         super().__init__(message, advice=advice)
+
+
+class BudgetExceededError(QuotaExceededError):
+    """A run has used what it may use; it was stopped before the next call of a model."""
+
+    code = "BUDGET_EXCEEDED"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, advice="Give it more (Agent(budget=loom.Budget(usd=…, tokens=…))), then run.retry().")
+
+
+class RepeatedCallError(Refused):
+    """A model asks for the same call again and again, and nobody can be asked about it."""
+
+    code = "REPEATED_CALL"
+
+    def __init__(self, tool_name: str, count: int) -> None:
+        super().__init__(
+            f"The model asked {count} times for the same call of {tool_name!r}, and nobody could be asked whether that is meant.",
+            advice="Look at what the tool gives: a result that does not help is asked for again. repeat_guard=None switches this off.",
+        )
+        self.args = (tool_name, count)
+        self.tool_name = tool_name
+        self.count = count
 
 
 class RunCancelledError(LoomError):
@@ -107,17 +133,23 @@ class StructuredOutputError(WorldFailed):
         issues: of the last attempt: `{"path": [...], "message"}`; empty when its text held no JSON.
         text: what it said last, to the letter.
         attempts: how often it was asked.
+        cut_off: whether its last reply reached the limit of output tokens; then it is not asked again with the same limit.
     """
 
     code = "STRUCTURED_OUTPUT_INVALID"
 
-    def __init__(self, issues: Sequence[Mapping[str, Any]], text: str, attempts: int) -> None:
+    def __init__(self, issues: Sequence[Mapping[str, Any]], text: str, attempts: int, cut_off: bool = False) -> None:
         times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
         super().__init__(
-            f"The model gave no output that fits the schema in {times}.",
-            advice="Look at `issues` and `text`; make the schema simpler, or allow more repairs (`output_repair_attempts`).",
+            "The model's output was cut off at its limit of tokens, so it is no JSON that fits the schema."
+            if cut_off
+            else f"The model gave no output that fits the schema in {times}.",
+            advice="Raise the limit: model_settings={'max_tokens': …}; or ask for less."
+            if cut_off
+            else "Look at `issues` and `text`; make the schema simpler, or allow more repairs (`output_repair_attempts`).",
         )
-        self.args = (issues, text, attempts)
+        self.args = (issues, text, attempts, cut_off)
+        self.cut_off = cut_off
         self.issues = tuple(issues)
         self.text = text
         self.attempts = attempts

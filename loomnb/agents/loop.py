@@ -11,7 +11,7 @@ from loomnb.agents.elicitation import check_intake
 from loomnb.agents.failures import RepeatedCallError
 from loomnb.agents.spi import AgentTurnInput, AgentTurnResult, AnswersReply, LoopHooks, optional, settled
 from loomnb.agents.turn import Shape, turn
-from loomnb.agents.ui import UiCollector
+from loomnb.agents.ui_collector import UiCollector
 from loomnb.agents.work import TurnWork
 from loomnb.errors import Bug
 
@@ -117,6 +117,4 @@ class _Driver:
         if ask is not None:
             return await settled(ask(request, ctx))
         decision = await settled(self._hooks.await_approval(call, ctx, timeout_ms=None))
-        return AnswersReply(
-            skipped=not decision.approved, answered_by=decision.decided_by, answered_via=decision.via
-        )
+        return AnswersReply(skipped=not decision.approved, answered_by=decision.decided_by, answered_via=decision.via)

@@ -40,7 +40,9 @@ class ApprovalRules:
         DefinitionError: a rule is none of these.
     """
 
-    def __init__(self, rules: Mapping[str, Rule] | Callable[[ToolSpec], Rule] | None = None, *, ttl_ms: float | None = None) -> None:
+    def __init__(
+        self, rules: Mapping[str, Rule] | Callable[[ToolSpec], Rule] | None = None, *, ttl_ms: float | None = None
+    ) -> None:
         self._rules = rules
         self._ttl_ms = ttl_ms
         if isinstance(rules, Mapping):

@@ -15,6 +15,7 @@ __all__ = [
     "failed_result",
     "lost_result",
     "never_started_result",
+    "preflight_denied_result",
     "stopped_result",
 ]
 
@@ -59,6 +60,12 @@ def expired_result(call_id: str, name: str) -> dict[str, Any]:
 def failed_result(call_id: str, name: str, error: str) -> dict[str, Any]:
     """The result of a call that went wrong."""
     return {"id": call_id, "name": name, "output": None, "error": error}
+
+
+def preflight_denied_result(call_id: str, name: str, reason: str) -> dict[str, Any]:
+    """The result of a call that the tool's own check refused before it acted."""
+    told = f"This call was not run: the tool's own check refused it. {reason}"
+    return {"id": call_id, "name": name, "output": {"rejected": True, "reason": reason}, "denied": True, "error": told}
 
 
 def stopped_result(call_id: str, name: str) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def turn(deps: LoopDeps, given: AgentTurnInput, shape: Shape) -> Generator[Effec
         stages = yield Checkpoint("run:prompt-stages", W.keep, (stages,))
     started = yield Checkpoint("run:started-at", W.now)
     system = yield Direct(W.compose, (persona,))
-    yield Checkpoint("persist:run:start", W.run_start, (system["base"], persona))
+    yield Checkpoint("persist:run:start", W.run_start, (system["base"],))
     if stages["memory"]:
         digest = yield Checkpoint("memory:digest", W.memory_digest, (asked["content"],))
         system = {**system, "memory": digest}
@@ -190,7 +190,9 @@ def _steps(deps: LoopDeps, given: AgentTurnInput, way: _Way, messages: list[Any]
         hoisted = way.shape.parallel and len(calls) > 1 and (yield Patched("agent:parallel-tools"))
         yield from _guard_repeats(deps, calls, so)
         done: Done = yield from StepTools(deps, calls, said, hoisted=bool(hoisted)).run()
-        outputs = yield Checkpoint(f"stream:tool-outputs:{i}", W.save_outputs, (said, answer, [*done.results, *map(_result, made)], done.ui))
+        outputs = yield Checkpoint(
+            f"stream:tool-outputs:{i}", W.save_outputs, (said, answer, [*done.results, *map(_result, made)], done.ui)
+        )
         yield Checkpoint(f"stream:step-finish:{i}", W.step_finish, (finish,))
         messages.append(_told(answer, text, done.results))
         if outputs.get("text"):
@@ -209,7 +211,9 @@ def _synthetic(given: AgentTurnInput, way: _Way, i: int, structured: Any) -> lis
         found = {"input": {"query": given.user_text}, "output": {"passages": way.passages}}
         made.append({"id": f"retrieve-{way.shape.run_id}", "name": "retrieve", **found})
     if structured is not None:
-        made.append({"id": f"structured-{way.shape.run_id}", "name": "structured_output", "input": {}, "output": structured["value"]})
+        made.append(
+            {"id": f"structured-{way.shape.run_id}", "name": "structured_output", "input": {}, "output": structured["value"]}
+        )
     return made
 
 
@@ -222,7 +226,7 @@ def _finish(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse(gated: Mapping[str, Any]) -> None:
-    rejected = gated.get("rejected")
+    rejected = gated.get("rejection")
     if rejected:
         raise OutputRejectedError(rejected["processor"], rejected["reason"])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from loomnb.agents.deps import LoopDeps
 from loomnb.agents.effects import AskAnswers, AskApproval, Checkpoint, Effect, Parallel
-from loomnb.agents.narratives import denied_result, expired_result, failed_result, preflight_denied_result
+from loomnb.agents.results import denied_result, expired_result, failed_result, preflight_denied_result
 from loomnb.agents.spi import AnswersReply, Decision
 from loomnb.agents.work import TurnWork as W
 from loomnb.agents.work_base import outcome_of
@@ -104,7 +104,8 @@ class StepTools:
             decision = yield AskApproval({**call, "approval": approval}, approval.get("ttlMs"))
         if decision is not None and not decision.approved:
             reason = decision.reason
-            result = expired_result(call) if decision.expired else denied_result(call, reason)
+            who = call["id"], call["name"]
+            result = expired_result(*who) if decision.expired else denied_result(*who, reason)
             args = (dict(call), dict(claim), decision.to_json(), {"reason": reason})
             yield Checkpoint(f"persist:toolreject:{call['id']}", W.tool_rejected, args)
             self._done.results.append(result)
@@ -131,23 +132,32 @@ class StepTools:
         self._done.ends_turn |= bool(claim.get("terminal"))
 
     def _failed(
-        self, call: Mapping[str, Any], claim: Mapping[str, Any], error: str, decision: Decision | None, *, interrupted: bool = False
+        self,
+        call: Mapping[str, Any],
+        claim: Mapping[str, Any],
+        error: str,
+        decision: Decision | None,
+        *,
+        interrupted: bool = False,
     ) -> Flow:
         told = decision.to_json() if decision is not None else None
         yield Checkpoint(f"persist:toolfail:{call['id']}", W.tool_failed, (dict(call), dict(claim), told, {"error": error}))
-        self._done.results.append(failed_result(call, error, interrupted=interrupted))
+        result = failed_result(call["id"], call["name"], error)
+        self._done.results.append({**result, "interrupted": True} if interrupted else result)
 
     def _refused(self, call: Mapping[str, Any], claim: Mapping[str, Any], reason: str, decision: Decision | None) -> Flow:
         """Its own preflight refused: before anybody was asked, or right before it would have acted."""
         told = decision.to_json() if decision is not None else None
         args = (dict(call), dict(claim), told, {"reason": reason, "preflight": True})
         yield Checkpoint(f"persist:toolreject:{call['id']}", W.tool_rejected, args)
-        self._done.results.append(preflight_denied_result(call, reason))
+        self._done.results.append(preflight_denied_result(call["id"], call["name"], reason))
 
     def _questions(self, call: Mapping[str, Any], claim: Mapping[str, Any]) -> Flow:
         """The built-in tool `ask`: a person answers, and that is the result."""
         request = claim["request"]
-        yield Checkpoint(f"stream:elicitation:{call['id']}", W.frame, ({"kind": "elicitation", "id": call["id"], "request": request},))
+        yield Checkpoint(
+            f"stream:elicitation:{call['id']}", W.frame, ({"kind": "elicitation", "id": call["id"], "request": request},)
+        )
         reply: AnswersReply = yield AskAnswers(request)
         output = yield Checkpoint(
             f"persist:{'toolreject' if reply.skipped else 'toolexec'}:{call['id']}", W.answered, (dict(call), request, reply)

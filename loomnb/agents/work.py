@@ -11,17 +11,9 @@ from datetime import datetime
 from typing import Any, cast
 
 from loomnb.agents.diagnostics import publish, span
-from loomnb.agents.frames import Discard, FrameBuffer, Watching, frame
-from loomnb.agents.gating import (
-    IncrementalGate,
-    finish_incremental,
-    gate_mode,
-    lookback_of,
-    release_gated_frames,
-    run_input_chain,
-    run_output_chain,
-)
-from loomnb.agents.history import drop_blank, settle_history
+from loomnb.agents.frames import DiscardWriter, frame
+from loomnb.agents.gating import frames_to_release, gate_mode, gate_writer, judge, run_input_chain, run_output_chain
+from loomnb.agents.history import drop_blank, settle_history, unanswered_calls
 from loomnb.agents.spi import (
     ChatMessage,
     HistoryContext,
@@ -41,10 +33,10 @@ from loomnb.agents.structured import (
     repair_instruction,
     validate_structured,
 )
-from loomnb.agents.work_base import for_model, hash_of
+from loomnb.agents.work_base import Watching, for_model, hash_of
 from loomnb.agents.work_tools import ToolWork
 from loomnb.jsonvalue import thaw
-from loomnb.runtime import AbortSignal, SinkWriter, TurnRequest, TurnResult
+from loomnb.runtime import AbortSignal, TurnRequest, TurnResult
 
 __all__ = ["TurnWork"]
 
@@ -114,12 +106,7 @@ class TurnWork(ToolWork):
         else:
             thread = await self.deps.store.get_thread(self.given.thread_id)
         messages: Sequence[ChatMessage] = thread.messages if thread is not None else ()
-        open_calls = [
-            c["id"]
-            for m in messages
-            for c in (m.tool_calls or ())
-            if c["id"] not in {r["id"] for r in (m.tool_results or ())}
-        ]
+        open_calls = unanswered_calls(messages)
         outcomes = (await self.store_optional("tool_call_outcomes", open_calls)) if open_calls else {}
         messages = drop_blank(settle_history(messages, outcomes or {}))
         chosen = self._select(messages) if selected else HistorySelection(keep=messages)
@@ -188,7 +175,7 @@ class TurnWork(ToolWork):
             parts.append(await settled(contribute(self._prompt_context(about))) or "")
         return {"base": "\n\n".join(part for part in parts if part)}
 
-    async def run_start(self, base: str, persona: Mapping[str, Any] | None) -> None:
+    async def run_start(self, base: str) -> None:
         """Put the run on record."""
         given = self.given
         await self.store_optional(
@@ -197,7 +184,6 @@ class TurnWork(ToolWork):
             thread_id=given.thread_id,
             actor_ref=given.actor.id,
             agent_name=given.agent_name,
-            persona=persona["id"] if persona else None,
             parent_run_id=given.parent_run_id,
             prompt_hash=hash_of(base),
         )
@@ -254,15 +240,9 @@ class TurnWork(ToolWork):
         """One call of the model; what it said, with each call it asks for stamped with its kind."""
         told = prompt["messages"] if prompt is not None else messages
         offered = await self.offer()
-        mode = gate_mode(self.deps.output_processors)
-        gate: FrameBuffer | IncrementalGate | None = None
-        if mode == "whole":
-            gate = FrameBuffer()
-        elif mode == "incremental":
-            gate = IncrementalGate(
-                self.writer, self.deps.output_processors, self.processor_context(step), lookback_of(self.deps.output_processors)
-            )
-        watching = Watching(gate if gate is not None else self.writer)
+        processors = self.deps.output_processors
+        gate = gate_writer(gate_mode(processors), self.writer, processors, self.processor_context(step))
+        watching = Watching(gate, self.deps.source.monotonic)
         request = TurnRequest(
             system=prompt["system"] if prompt is not None else self._system["text"],
             messages=[for_model(m) for m in told],
@@ -272,7 +252,7 @@ class TurnWork(ToolWork):
             signal=self._signal(),
             settings=self.deps.model_settings,
         )
-        async with span("llm.turn", {"runId": self.run_id, "step": step}, trace_id=self.run_id):
+        async with span("llm.turn", {"runId": self.run_id, "step": step}):
             result = await self.deps.model.run_turn(request)
         said = self._said(result, watching)
         said["toolCalls"] = self.stamped(result.tool_calls, offered, told, step)
@@ -285,11 +265,7 @@ class TurnWork(ToolWork):
         if result.text and not watching.wrote_text:
             await watching.write(frame("text", text=result.text))
         await watching.flush()
-        if isinstance(gate, FrameBuffer):
-            said["frames"] = gate.lines
-        elif gate is not None:
-            said |= gate.to_json()
-        return said
+        return said | gate.record()
 
     def _signal(self) -> AbortSignal:
         signal = getattr(self.hooks, "abort_signal", None)
@@ -314,30 +290,23 @@ class TurnWork(ToolWork):
 
     async def gate(self, answer: Mapping[str, Any], step: int) -> Any:
         """Judge an answer, and let its reader see what passed."""
-        if answer.get("gateRejection"):
-            return {"text": "", "rejected": answer["gateRejection"]}
-        verdict = await run_output_chain(
-            self.deps.output_processors, answer["text"], answer["toolCalls"], self.processor_context(step)
-        )
-        if verdict.get("rejected"):
-            return verdict
-        if "frames" in answer:
-            for line in release_gated_frames(answer["frames"], verdict["text"]):
-                await self.writer.write(line)
-        else:
-            await finish_incremental(self.writer, answer, verdict["text"])
-        return verdict
+        processors = self.deps.output_processors
+        verdict = await judge(processors, answer["text"], answer["toolCalls"], answer, self.processor_context(step))
+        for line in frames_to_release(answer, verdict, processors):
+            await self.writer.write(line)
+        return verdict.to_json()
 
     async def gate_plain(self, text: str, step: int) -> Any:
         """Judge a text that nobody has read."""
-        return await run_output_chain(self.deps.output_processors, text, [], self.processor_context(step))
+        verdict = await run_output_chain(self.deps.output_processors, text, [], self.processor_context(step))
+        return verdict.to_json()
 
     async def gate_each(self, texts: Sequence[str], step: int) -> Any:
         """Judge suggestions one by one; what is refused or emptied is left out."""
         kept = []
         for text in texts:
             verdict = await self.gate_plain(text, step)
-            if not verdict.get("rejected") and verdict["text"].strip():
+            if "rejection" not in verdict and verdict["text"].strip():
                 kept.append(verdict["text"])
         return kept
 
@@ -413,7 +382,7 @@ class TurnWork(ToolWork):
         told = finish["answer"]
         known = {"usage": told.get("usage"), "reasoningMs": told.get("reasoningMs"), "model": told.get("modelId")}
         line = {"kind": "step-finish", **{name: value for name, value in known.items() if value is not None}}
-        await self.writer.write(frame(**line, costUsd=finish["costUsd"], keep_null=("costUsd",)))
+        await self.writer.write(frame(**line, costUsd=finish["costUsd"]))
 
     # -- the passes after the final step ------------------------------------------------------------
 
@@ -428,18 +397,19 @@ class TurnWork(ToolWork):
             system=instruction,
             messages=[for_model(m) for m in told],
             output_schema=output_json_schema(self.deps.output_schema),
-            sink=Discard(),
+            sink=DiscardWriter(),
             model=self.given.model,
             signal=self._signal(),
             settings=self.deps.model_settings,
         )
-        async with span("structured-output", {"runId": self.run_id, "step": step, "attempt": attempt}, trace_id=self.run_id):
+        async with span("structured-output", {"runId": self.run_id, "step": step, "attempt": attempt}):
             result = await self.deps.model.run_turn(request)
         return self._said(result)
 
     async def validate(self, given: Mapping[str, Any]) -> Any:
         """The value, or what is wrong with it."""
-        return validate_structured(self.deps.output_schema, given["text"], given.get("object"))
+        judged = await validate_structured(self.deps.output_schema, given["text"], given.get("object"))
+        return {"value": judged.value} if judged.is_valid else {"issues": [dict(issue) for issue in judged.issues]}
 
     async def follow_ups(self, messages: Sequence[Any], text: str, step: int) -> Any:
         """What the person may want to ask next."""
@@ -449,11 +419,11 @@ class TurnWork(ToolWork):
         request = TurnRequest(
             system=_FOLLOW_UPS.format(count=count),
             messages=[for_model(m) for m in told],
-            sink=Discard(),
+            sink=DiscardWriter(),
             model=self.given.model,
             signal=self._signal(),
         )
-        async with span("follow-ups", {"runId": self.run_id, "step": step, "count": count}, trace_id=self.run_id):
+        async with span("follow-ups", {"runId": self.run_id, "step": step, "count": count}):
             result = await self.deps.model.run_turn(request)
         return {**self._said(result), "suggestions": parse_follow_ups(result.text, count)}
 
@@ -485,7 +455,7 @@ class TurnWork(ToolWork):
         """Put on record that the run completed, and how long it took."""
         taken = self.deps.source.now() - datetime.fromisoformat(started)
         await self.store_optional(
-            "record_run_end", run_id=self.run_id, status="completed", duration_ms=round(taken.total_seconds() * 1000)
+            "record_run_end", self.run_id, status="completed", duration_ms=round(taken.total_seconds() * 1000)
         )
         tokens = {"inputTokens": usage.get("inputTokens", 0), "outputTokens": usage.get("outputTokens", 0)}
         publish("run.finished", {**self._who(), "steps": steps, **tokens}, trace_id=self.run_id)
@@ -499,5 +469,3 @@ def _passages_block(passages: Any) -> str:
         return ""
     lines = "\n\n".join(f"[{n}] {p.get('text', '')}" for n, p in enumerate(passages, 1))
     return f"# What was found about this\n\n{lines}"
-
-

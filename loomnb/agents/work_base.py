@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pydantic import BaseModel
 
 from loomnb.agents.deps import LoopDeps
-from loomnb.agents.frames import Discard, frame
+from loomnb.agents.frames import DiscardWriter, FrameReader, decode_stream_event, frame, frame_lines
 from loomnb.agents.spi import AgentTurnInput, ChatMessage, LoopHooks, ProcessorContext, ToolScope, optional, settled
 from loomnb.jsonvalue import freeze, thaw
 from loomnb.runtime import SinkWriter
@@ -19,10 +19,6 @@ __all__ = ["WorkBase", "for_model", "jsonable", "outcome_of", "pushed"]
 
 _TOOL = "$tool"
 """Marks a journaled tool result that is more than its bare output: pushed components, or a failure."""
-
-
-class HasDump(Protocol):
-    def model_dump(self, *, mode: str) -> Any: ...
 
 
 def jsonable(value: Any, where: str = "value") -> Any:
@@ -72,6 +68,27 @@ def _edited(result: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "output": {"note": note, "input": result["editedInput"], "output": result.get("output")}}
 
 
+class Watching(FrameReader):
+    """Reads along what a provider writes, so that the loop adds only what is missing."""
+
+    def __init__(self, inner: SinkWriter, monotonic: Callable[[], float]) -> None:
+        super().__init__(inner, monotonic)
+        self.announced: set[str] = set()
+        """Calls whose input a reader has seen whole."""
+        self.wrote_text = False
+
+    async def write(self, line: str) -> None:
+        """Hand it on, and note what it says."""
+        for one in frame_lines(line):
+            if '"text"' in one:
+                self.wrote_text = self.wrote_text or (decode_stream_event(one) or {}).get("kind") == "text"
+            if "tool-input-available" in one:
+                event = decode_stream_event(one) or {}
+                if event.get("kind") == "tool-input-available":
+                    self.announced.add(str(event.get("id")))
+        await super().write(line)
+
+
 class WorkBase:
     """One turn's work: what it is about, who runs it, and where it is written while it happens."""
 
@@ -80,7 +97,7 @@ class WorkBase:
         self.given = given
         self.hooks = hooks
         self.run_id = hooks.run_id
-        self.writer: SinkWriter = Discard()
+        self.writer: SinkWriter = DiscardWriter()
         self.persona: Mapping[str, Any] | None = None
 
     @property

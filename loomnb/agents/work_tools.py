@@ -11,11 +11,12 @@ from typing import Any
 from loomnb.agents.control_flow import is_control_flow_signal, is_replay_integrity_error
 from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.elicitation import ASK_TOOL, ask_definition, check_ask, intake_message, intake_request, settle_answers
-from loomnb.agents.narratives import NO_REASON
+from loomnb.agents.frames import merged_ui
+from loomnb.agents.results import NO_REASON
 from loomnb.agents.retrying import invoke_with_transient_retry
 from loomnb.agents.spi import AnswersReply, ToolCallRow, ToolContext, ToolKind, ToolSpec, optional, settled
 from loomnb.agents.tool_errors import ToolInputInvalidError, ToolPreflightDeniedError, ToolTimeoutError
-from loomnb.agents.ui import UiCollector
+from loomnb.agents.ui_collector import UiCollector
 from loomnb.agents.work_base import WorkBase, jsonable, pushed
 from loomnb.errors import LoomError
 from loomnb.jsonvalue import thaw
@@ -32,7 +33,6 @@ class Offered:
 
     told: ModelTool
     kind: ToolKind
-    spec: ToolSpec | None = None
 
 
 class ToolWork(WorkBase):
@@ -43,13 +43,8 @@ class ToolWork(WorkBase):
     async def offer(self) -> dict[str, Offered]:
         """The tools of this turn by name: those of the registry that may be used here, and the loop's own."""
         deps = self.deps
-        told = await deps.registry.definitions_for(
-            self.given.actor, deps.roles_policy, allow_list=self.allow_list(), scope=self.scope()
-        )
-        out: dict[str, Offered] = {}
-        for tool in told:
-            spec = deps.registry.spec(tool.name)
-            out[tool.name] = Offered(tool, spec.kind if spec is not None else "read", spec)
+        told = await deps.registry.definitions_for(self.given.actor, deps.roles_policy, self.allow_list(), self.scope())
+        out = {tool.name: Offered(tool, told.kind_of(tool.name)) for tool in told}
         if deps.ask:
             out[ASK_TOOL] = Offered(ask_definition(), "ask")
         return out
@@ -114,7 +109,9 @@ class ToolWork(WorkBase):
         if status == "pending_approval" and kind == "action":
             approval = claim["approval"]
             shown = {"approver": approval["approver"], "expiresAt": approval.get("expiresAt")}
-            await self.frame({"kind": "approval-requested", "id": call["id"], **shown, "confirmation": row_more.get("confirmation")})
+            await self.frame(
+                {"kind": "approval-requested", "id": call["id"], **shown, "confirmation": row_more.get("confirmation")}
+            )
         return claim
 
     def _claim_ask(self, call: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,7 +125,7 @@ class ToolWork(WorkBase):
         ctx = self.context(call, collector)
         try:
             before = await self.deps.registry.prepare(
-                call["name"], call["input"], ctx, self.deps.roles_policy, allowed_tools=self.allow_list(), scope=self.scope()
+                call["name"], call["input"], ctx, self.deps.roles_policy, allowed_tools=self.allow_list()
             )
         except Exception as exc:
             self._reraise(exc)
@@ -136,7 +133,8 @@ class ToolWork(WorkBase):
         if before.status == "denied":
             return {"preflight": {"status": "denied", "reason": before.reason}}, {}
         if before.status == "completed":
-            output = await self._presented(call["name"], before.output, ctx)
+            output = before.output
+            await self.deps.registry.present_result(call["name"], output, ctx)
             return {"preflight": {"status": "completed", "result": self._result(output, collector)}}, {}
         approval, shown = await self._approval(call)
         if before.confirmation and approval["mode"] == "ask":
@@ -193,13 +191,13 @@ class ToolWork(WorkBase):
         async def once() -> Any:
             collector.reset()
             return await self.deps.registry.invoke(
-                call["name"], given, ctx, self.deps.roles_policy, allowed_tools=self.allow_list(), scope=self.scope()
+                call["name"], given, ctx, self.deps.roles_policy, allowed_tools=self.allow_list()
             )
 
         about = {"runId": self.run_id, "toolCallId": call["id"], "toolName": call["name"]}
         started = self.deps.source.monotonic()
         try:
-            async with span("tool.execution", {**about, "toolType": _type(claim["kind"])}, trace_id=self.run_id):
+            async with span("tool.execution", {**about, "toolType": _type(claim["kind"])}):
                 output = await self._within(call["name"], self._retried(call, once))
             result = self._result(output, collector)
         except ToolPreflightDeniedError as exc:
@@ -216,7 +214,7 @@ class ToolWork(WorkBase):
         if retry is None:
             return once()
 
-        def on_retry(exc: BaseException, attempt: int) -> None:
+        def on_retry(attempt: int, exc: BaseException) -> None:
             publish("tool.retry", {"toolName": call["name"], "toolCallId": call["id"], "attempt": attempt, "message": str(exc)})
 
         return invoke_with_transient_retry(once, retry, on_retry=on_retry, is_control_flow=self._is_signal)
@@ -246,10 +244,6 @@ class ToolWork(WorkBase):
         plain = jsonable(output, "output")
         return pushed(output=plain, ui=collector.collected) if collector.collected else plain
 
-    async def _presented(self, name: str, output: Any, ctx: ToolContext) -> Any:
-        await self.deps.registry.present_result(name, output, ctx)
-        return output
-
     def _is_signal(self, exc: BaseException) -> bool:
         extra = optional(self.hooks, "is_control_flow_error")
         return is_control_flow_signal(exc) or is_replay_integrity_error(exc) or bool(extra is not None and extra(exc))
@@ -260,7 +254,12 @@ class ToolWork(WorkBase):
             raise exc
 
     def _tell(self, call: Mapping[str, Any], claim: Mapping[str, Any], status: str, started: float | None = None) -> None:
-        told: dict[str, Any] = {"runId": self.run_id, "toolName": call["name"], "toolType": _type(claim["kind"]), "status": status}
+        told: dict[str, Any] = {
+            "runId": self.run_id,
+            "toolName": call["name"],
+            "toolType": _type(claim["kind"]),
+            "status": status,
+        }
         if started is not None:
             told["durationMs"] = round((self.deps.source.monotonic() - started) * 1000)
         publish("tool-call", told, trace_id=self.run_id)
@@ -301,7 +300,13 @@ class ToolWork(WorkBase):
         self._tell(call, claim, "rejected")
 
     async def _settled(
-        self, call: Mapping[str, Any], claim: Mapping[str, Any], decision: Any, changes: dict[str, Any], status: str, reason: Any = None
+        self,
+        call: Mapping[str, Any],
+        claim: Mapping[str, Any],
+        decision: Any,
+        changes: dict[str, Any],
+        status: str,
+        reason: Any = None,
     ) -> None:
         decision = decision or {}
         if decision.get("via"):
@@ -330,7 +335,7 @@ class ToolWork(WorkBase):
         store = self.deps.store
         if message_id is not None:
             await store.set_message_tool_results(message_id, results)
-        components = _merged(answer.get("ui") or (), ui)
+        components = merged_ui(answer.get("ui") or (), ui)
         if ui and message_id is not None:
             await self.store_optional("set_message_ui", message_id, components)
         for component in ui:
@@ -410,14 +415,6 @@ def _message(exc: BaseException) -> str:
 def _looked_at(task: asyncio.Future[Any]) -> None:
     if not task.cancelled():
         task.exception()  # of a tool that was left running nobody asks any more
-
-
-def _merged(first: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Components in the order they were first seen, with what was said of each last."""
-    by_id: dict[str, dict[str, Any]] = {}
-    for component in (*first, *then):
-        by_id[component["id"]] = dict(component)
-    return list(by_id.values())
 
 
 def _outcome_frame(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from loomnb.agents.providers.answers import Frames, result_of, usage_of
-from loomnb.agents.providers.errors import ModelError, ModelResponseInvalid, ModelStreamCut, TurnCanceled
+from loomnb.agents.providers.errors import ModelResponseInvalid, ModelStreamCut, TurnCanceled
 from loomnb.agents.providers.keys import Key, Scrubber, key_of
 from loomnb.agents.providers.outputs import output_for
 from loomnb.agents.providers.prompts import parameters_of, prompt_of, settings_of
