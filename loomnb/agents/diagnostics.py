@@ -12,8 +12,8 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from loomnb.agents.failures import agent_failure_code
@@ -184,14 +184,14 @@ def publish(event: str, payload: Mapping[str, Any], trace_id: str | None = None,
     if trace_id is not None:
         envelope["traceId"] = trace_id
     for listener in listeners:
-        try:
+        with suppress(Exception):  # whoever watches must not disturb what is watched
             listener({**envelope, "payload": dict(told)})
-        except Exception:  # noqa: BLE001  # whoever watches must not disturb what is watched
-            continue
 
 
 @asynccontextmanager
-async def span(name: str, payload: Mapping[str, Any], monotonic: Callable[[], float] = time.monotonic) -> AsyncIterator[None]:
+async def span(
+    name: str, payload: Mapping[str, Any], monotonic: Callable[[], float] = time.monotonic
+) -> AsyncGenerator[None, None]:
     """Tell that something begins, and how it ended and after how long. Its trace is the payload's `runId`.
 
     `<name>:start` and `<name>:end` have the payload; the end has `durationMs` beside it. After an exception, which is passed on,

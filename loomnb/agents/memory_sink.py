@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
@@ -20,6 +21,8 @@ class _Stream:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.is_over = False
+        self.was_opened = False
+        self.readers = 0
         self.guard = threading.Lock()
         self.waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
 
@@ -31,13 +34,36 @@ class _Stream:
             self.is_over = is_over
             waiting, self.waiting = self.waiting, {}
         for future, loop in waiting.items():
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the reader's loop was closed, and the reader is gone with it
                 loop.call_soon_threadsafe(_wake, future)
 
 
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+async def _followed(stream: _Stream) -> AsyncGenerator[str, None]:
+    at = 0
+    while True:
+        with stream.guard:
+            news, is_over = stream.lines[at:], stream.is_over
+            waiter: asyncio.Future[None] | None = None
+            if not news and not is_over:
+                loop = asyncio.get_running_loop()
+                waiter = loop.create_future()
+                stream.waiting[waiter] = loop
+        for line in news:
+            yield line
+        at += len(news)
+        if waiter is not None:
+            try:
+                await waiter
+            finally:
+                with stream.guard:
+                    stream.waiting.pop(waiter, None)
+        elif is_over and not news:
+            return
 
 
 class _Writer:
@@ -77,6 +103,7 @@ class MemorySink:
             stream = self._streams.get(run_id)
             if stream is None or stream.is_over:
                 stream = self._streams[run_id] = _Stream()
+            stream.was_opened = True
         return _Writer(stream)
 
     async def subscribe(self, run_id: str) -> AsyncGenerator[str, None]:
@@ -88,26 +115,16 @@ class MemorySink:
             if run_id in self._closed:
                 return
             stream = self._streams.setdefault(run_id, _Stream())
-        at = 0
-        while True:
-            with stream.guard:
-                news, is_over = stream.lines[at:], stream.is_over
-                waiter: asyncio.Future[None] | None = None
-                if not news and not is_over:
-                    loop = asyncio.get_running_loop()
-                    waiter = loop.create_future()
-                    stream.waiting[waiter] = loop
-            for line in news:
-                yield line
-            at += len(news)
-            if waiter is not None:
-                try:
-                    await waiter
-                finally:
-                    with stream.guard:
-                        stream.waiting.pop(waiter, None)
-            elif is_over and not news:
-                return
+            stream.readers += 1
+        try:
+            async with contextlib.aclosing(_followed(stream)) as lines:
+                async for line in lines:
+                    yield line
+        finally:
+            with self._guard:  # a run that nobody opened is not kept because somebody once asked for it
+                stream.readers -= 1
+                if not stream.was_opened and not stream.readers and self._streams.get(run_id) is stream:
+                    del self._streams[run_id]
 
     def close(self, run_id: str) -> None:
         """Forget the frames of a run. Who still reads comes to the end of what there is."""

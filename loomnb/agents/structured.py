@@ -160,8 +160,8 @@ def _adapter(schema: Any) -> TypeAdapter[Any]:
         return schema
     try:
         return TypeAdapter(schema)
-    except PydanticUserError as error:
-        raise DefinitionError(f"{schema!r} is no schema: {error.message}", cause=error) from error
+    except Exception as error:  # whatever the author's types raise
+        raise DefinitionError(f"{schema!r} is no schema: {str(error).splitlines()[0]}", cause=error) from error
 
 
 def _by_json_schema(schema: Mapping[str, Any], value: Json) -> Validated:

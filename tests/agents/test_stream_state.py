@@ -252,3 +252,32 @@ def test_a_writer_on_another_loop_wakes_its_readers() -> None:
         return await reader
 
     assert asyncio.run(story()) == ["a"]
+
+
+def test_a_run_that_nobody_opened_is_forgotten_with_its_last_reader() -> None:
+    async def story() -> int:
+        sink = MemorySink()
+        readers = [asyncio.create_task(read(sink, "r")) for _ in range(2)]
+        await asyncio.sleep(0)
+        for reader in readers:
+            assert "r" in sink._streams
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        return len(sink._streams)
+
+    assert asyncio.run(story()) == 0
+
+
+def test_a_reader_whose_loop_is_closed_does_not_stop_the_writer() -> None:
+    sink = MemorySink()
+    loop = asyncio.new_event_loop()
+    left = loop.create_task(read(sink, "r"))
+    loop.run_until_complete(asyncio.sleep(0))
+    waiting = dict(sink._streams["r"].waiting)
+    left.cancel()
+    loop.run_until_complete(asyncio.gather(left, return_exceptions=True))
+    loop.close()
+    stream = sink._streams.setdefault("r", type(sink.open("r")._stream)())
+    stream.waiting.update(waiting)  # as if it had died where it waited
+    asyncio.run(sink.open("r").write("a"))
+    assert sink._streams["r"].lines == ["a"]

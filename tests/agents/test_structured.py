@@ -157,8 +157,8 @@ def test_a_parser_that_breaks_is_no_verdict(error: Exception) -> None:
 
 @pytest.mark.parametrize(
     "schema",
-    [{"type": "nonsense"}, object(), {"$ref": "https://example.invalid/schema.json"}],
-    ids=["broken", "no schema", "a reference to the net"],
+    [{"type": "nonsense"}, object(), "no such type", {"$ref": "https://example.invalid/schema.json"}],
+    ids=["broken", "no schema", "a name of nothing", "a reference to the net"],
 )
 def test_a_schema_that_can_judge_nothing_is_refused(schema: Any) -> None:
     with pytest.raises(DefinitionError):
