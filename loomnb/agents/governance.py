@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
-from loomnb.agents import governance_rows as gov
+import loomnb.agents.governance_rows as gov  # not through the door of its own room
 from loomnb.agents.memory_rows import StoredCall
 from loomnb.agents.memory_store import InMemoryAgentStore
 from loomnb.agents.pricing import estimate_cost, price_of
@@ -309,7 +309,7 @@ class InMemoryGovernance:
                 is_transient=thread.transient,
                 created_at=thread.created_at or datetime.min.replace(tzinfo=UTC),
                 updated_at=thread.updated_at or datetime.min.replace(tzinfo=UTC),
-                messages=len(self._store.messages(thread.id)),
+                messages=self._store.message_count(thread.id),
             )
             for thread, is_deleted in self._store.threads()
             if not is_deleted

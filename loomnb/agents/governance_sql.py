@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
 
-from loomnb.agents import governance_rows as gov
+import loomnb.agents.governance_rows as gov  # not through the door of its own room
 from loomnb.agents.spi import MaybeAwaitable, settled
 from loomnb.jsonvalue import Json, loads
 

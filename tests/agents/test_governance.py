@@ -197,6 +197,7 @@ def test_runs_are_counted_by_how_they_ended(made: Any) -> None:
         errors = [(row.error_code, row.runs, row.last_message) for row in await ask.run_errors(DAYS)]
         assert errors == [("run_failed", 2, "no 4"), ("(unknown)", 1, "no 3")]
         assert [(row.day, row.runs, row.cancelled) for row in await ask.run_trend(DAYS)] == [(date(2026, 1, 2), 7, 1)]
+        assert [run.run_id for run in await ask.recent_runs(3)] == ["r5", "open", "r4"]
 
     asyncio.run(story())
 
