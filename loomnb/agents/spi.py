@@ -7,12 +7,12 @@ those of contracts/agents.md §1.7; on the JSON side (frames, rows, journals) th
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
-from loomnb.errors import LoomError
+from loomnb.errors import Bug, LoomError
 from loomnb.jsonvalue import Json
 from loomnb.runtime import AbortSignal, SinkWriter
 
@@ -68,6 +68,7 @@ __all__ = [
     "ToolScope",
     "ToolSpec",
     "UsageRow",
+    "finished",
     "settled",
 ]
 
@@ -78,6 +79,20 @@ MaybeAwaitable: TypeAlias = T | Awaitable[T]
 async def settled(value: MaybeAwaitable[T]) -> T:
     """A value, awaited when it can be: who implements a protocol here may write `def` or `async def`."""
     return cast("T", await value if inspect.isawaitable(value) else value)
+
+
+def finished(made: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine gives that waits for nothing: for callers that have no loop to wait on.
+
+    Raises:
+        Bug: it did wait.
+    """
+    try:
+        made.send(None)
+    except StopIteration as end:
+        return cast("T", end.value)
+    made.close()
+    raise Bug("A coroutine that has nothing to wait for waited.")
 
 
 def camel(name: str) -> str:
