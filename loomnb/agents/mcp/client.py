@@ -140,6 +140,8 @@ async def _session(server: Server, work: Callable[[Client], Awaitable[T]], timeo
             failing.cancel()
             at_work.cancel()
             await asyncio.wait({at_work, failing})
+            if not at_work.cancelled():
+                at_work.exception()  # looked at: what a session says when it is ended from outside is nobody's news
 
 
 def _outcome(server: Server, at_work: asyncio.Future[T], watch: Watch, timeout_ms: float, said: IO[str]) -> T:

@@ -94,13 +94,12 @@ def host_allowed(host: str, allowed: Sequence[str]) -> bool:
         name = ascii_host(host)
     except ValueError:
         return False
-    for pattern in map(check_pattern, allowed):
-        if pattern == name:
-            return True
-        suffix = pattern.removeprefix("*.")
-        if suffix != pattern and (name == suffix or name.endswith(f".{suffix}")):
-            return True
-    return False
+    patterns = [check_pattern(pattern) for pattern in allowed]
+    if name in patterns:
+        return True
+    if _address(name) is not None:  # 10.0.0.1 is not below 0.0.1
+        return False
+    return any(name == suffix or name.endswith(f".{suffix}") for suffix in (p[2:] for p in patterns if p.startswith("*.")))
 
 
 def is_private_address(address: str) -> bool:
