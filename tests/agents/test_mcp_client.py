@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -95,6 +97,12 @@ def test_the_older_way_over_sse_is_spoken_too() -> None:
 
         assert listed(server) == NAMES
         assert called(server, "add", {"a": 2, "b": 3})["structuredContent"] == {"sum": 5}
+
+
+def test_a_server_older_than_the_new_handshake_is_spoken_to(shared: tuple[str, Front], front: Front) -> None:
+    front.answer = lambda method: Response(status_code=404) if len(front.paths) == 1 else None
+
+    assert listed(at(shared[0])) == NAMES
 
 
 @pytest.mark.case("workflows:O08")
@@ -223,6 +231,18 @@ def test_a_redirect_within_the_server_is_followed(shared: tuple[str, Front], fro
     assert listed(server) == NAMES
 
 
+def test_over_sse_no_other_server_can_be_named_for_the_messages() -> None:
+    """The SDK then waits for ever, so the time of the call ends it."""
+    with serving(calculator().sse_app()) as (url, front), serving(calculator().sse_app()) as (other, seen):
+        named = f"event: endpoint\ndata: {other}/messages/\n\n"
+        front.answer = lambda method: Response(named, media_type="text/event-stream")
+        config = McpConfig(allowed_hosts=("127.0.0.1",), allow_insecure_http=True, allow_private_hosts=True)
+
+        with pytest.raises(McpTimeout):
+            listed(UrlServer(url=f"{url}/sse", config=config, transport="sse"), timeout_ms=300)
+        assert seen.paths == []
+
+
 @pytest.mark.case("workflows:O07")
 @pytest.mark.parametrize(
     "config",
@@ -295,6 +315,23 @@ def test_whatever_asks_for_another_host_is_stopped_where_it_leaves() -> None:
     with pytest.raises(McpSecurityError, match="not on the list"):
         posted(inner, [["8.8.8.8"]], url="https://evil.example.com/mcp")
     assert inner.reached == []
+
+
+# -- the library ---------------------------------------------------------------------------------------
+
+
+def test_without_the_library_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+
+    with pytest.raises(loom.DefinitionError, match=r"loomnb\[mcp\]"):
+        listed(CommandServer(command=tuple(COMMAND)))
+
+
+def test_the_library_is_loaded_when_it_is_used() -> None:
+    code = "import sys, loomnb.agents.mcp.toolset\nprint([m for m in ('mcp', 'httpx2', 'anyio') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.strip() == "[]"
 
 
 # -- told apart by type and code ----------------------------------------------------------------------

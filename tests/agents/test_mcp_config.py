@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+import loomnb as loom
 from loomnb.agents.mcp.config import McpConfig, looks_secret
 from loomnb.agents.mcp.headers import headers_for
 
@@ -45,6 +46,21 @@ def test_variables_are_read_at_the_call(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("MCP_TOKEN", "Bearer 1")
 
     assert headers_for(config, "mcp.example.com") == {"authorization": "Bearer 1"}
+
+
+def test_the_line_end_of_a_variable_made_of_a_file_is_no_part_of_it() -> None:
+    config = McpConfig.model_validate(HOSTS | {"headerEnv": {"Authorization": "MCP_TOKEN"}})
+
+    assert headers_for(config, "mcp.example.com", {"MCP_TOKEN": "Bearer 1\n"}) == {"authorization": "Bearer 1"}
+
+
+@pytest.mark.parametrize("value", ["secret\r\nX-B: y", "sécret", "secret\0"], ids=ascii)
+def test_a_variable_that_no_header_can_carry_is_refused_without_telling_it(value: str) -> None:
+    config = McpConfig.model_validate(HOSTS | {"headerEnv": {"Authorization": "MCP_TOKEN"}})
+
+    with pytest.raises(loom.InvalidRequest, match="MCP_TOKEN") as caught:
+        headers_for(config, "mcp.example.com", {"MCP_TOKEN": value})
+    assert "cret" not in str(caught.value)
 
 
 @pytest.mark.case("workflows:O10")

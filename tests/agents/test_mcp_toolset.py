@@ -127,6 +127,11 @@ def test_what_is_gone_is_offered_no_more_also_by_who_has_it_already() -> None:
     assert held["hang"].describe(ToolScope(actor=CTX.actor)) == {"available": False}
 
 
+def test_as_long_as_nothing_changed_the_spec_is_what_is_told(tools: McpTools) -> None:
+    """So who gives a tool another description is not overruled."""
+    assert tools[0].handler.describe(ToolScope(actor=CTX.actor)) == {}
+
+
 def changed(what: str) -> str:
     """Is new."""
     return what
@@ -187,6 +192,7 @@ def test_a_server_of_ones_own_has_to_be_named_as_one(shared: tuple[str, Front]) 
         ("https://[::1", {}),
         ("https://mcp.example.com", {"timeout_ms": 0}),
         ("https://mcp.example.com", {"timeout_ms": 900_001}),
+        ("https://mcp.example.com", {"timeout_ms": "60"}),
         ("https://mcp.example.com", {"transport": "stdio"}),
         ("https://mcp.example.com", {"env": {"A": "b"}}),
         ("https://mcp.example.com", {"allowed_hosts": []}),

@@ -184,8 +184,9 @@ async def _opened(server: Server, watch: Watch, work: Callable[[Client], Awaitab
                 transport = sse_client(server.url, sse_read_timeout=seconds, httpx_client_factory=lambda *_, **__: http)
             else:
                 transport = streamable_http_client(server.url, http_client=await stack.enter_async_context(http))
-        # No cache: a session is one call, and what it is told holds for nothing else.
-        client = await stack.enter_async_context(Client(transport, cache=None))
+        # Servers that speak SSE are older than the new handshake, which is not tried with them. No cache: a session is one call.
+        older = isinstance(server, UrlServer) and server.transport == "sse"
+        client = await stack.enter_async_context(Client(transport, mode="legacy" if older else "auto", cache=None))
         return await work(client)
 
 

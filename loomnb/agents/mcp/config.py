@@ -12,10 +12,12 @@ from pydantic.alias_generators import to_camel
 
 from loomnb.agents.mcp.security import UrlRules, ascii_host, check_pattern
 
-__all__ = ["DEFAULT_TIMEOUT_MS", "MAX_TIMEOUT_MS", "McpConfig", "McpTransport", "looks_secret"]
+__all__ = ["DEFAULT_TIMEOUT_MS", "MAX_TIMEOUT_MS", "VALUE", "McpConfig", "McpTransport", "looks_secret"]
 
 DEFAULT_TIMEOUT_MS = 60_000
 MAX_TIMEOUT_MS = 900_000
+VALUE = r"[\t\x20-\x7e]*"
+"""What the value of a header is made of."""
 
 McpTransport: TypeAlias = Literal["streamableHttp", "sse"]
 """How a server is spoken to: `sse` is the older way."""
@@ -81,8 +83,8 @@ class McpConfig(BaseModel):
         for name, text in value.items():
             if looks_secret(name):
                 raise ValueError(f"{name} carries a secret: put it into a variable, and name that in header_env")
-            if re.search(r"[\r\n\0]", text):
-                raise ValueError(f"{name} has a line break in it")
+            if not re.fullmatch(VALUE, text):
+                raise ValueError(f"{name} has a value that no header can carry")
         return value
 
     @field_validator("host_header_env")

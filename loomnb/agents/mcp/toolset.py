@@ -33,8 +33,9 @@ class McpToolHandler:
     """Calls the tool at its server, in a session of its own. It looks at the set's last listing at each turn: a tool that is
     gone is offered no more, one that changed is told as it is now."""
 
-    def __init__(self, tools: McpTools, name: str) -> None:
+    def __init__(self, tools: McpTools, name: str, told: Mapping[str, Any]) -> None:
         self._tools = tools
+        self._told = told
         self.remote_name = name
         """As the server calls it."""
 
@@ -43,11 +44,13 @@ class McpToolHandler:
         return self.remote_name in self._tools.listed
 
     def describe(self, scope: ToolScope) -> Mapping[str, Any]:
-        """What the server said of it when it was last asked."""
+        """What the server said of it when it was last asked, where that is not what it said at first."""
         del scope
         listed = self._tools.listed.get(self.remote_name)
         if listed is None:
             return {"available": False}
+        if listed == self._told:
+            return {}
         return {"available": True, "description": listed.get("description", ""), "inputSchema": listed["inputSchema"]}
 
     async def execute(self, input: Any, ctx: ToolContext) -> Any:  # noqa: A002  # the contract's word
@@ -145,7 +148,7 @@ class McpTools(Sequence[McpTool]):
         before = {tool.handler.remote_name: tool.handler for tool in self._tools}
         self.listed = listed
         self._tools = tuple(
-            McpTool(self._spec(name, tool), before.get(name) or McpToolHandler(self, name)) for name, tool in listed.items()
+            McpTool(self._spec(name, tool), before.get(name) or McpToolHandler(self, name, tool)) for name, tool in listed.items()
         )
         return self
 
@@ -226,7 +229,7 @@ async def mcp_tools(
         McpTransportError: it cannot be reached, or the command cannot be started.
         DefinitionError: the library `mcp` is not installed.
     """
-    if isinstance(timeout_ms, bool) or not 0 < timeout_ms <= MAX_TIMEOUT_MS:
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or not 0 < timeout_ms <= MAX_TIMEOUT_MS:
         raise InvalidRequest(f"timeout_ms={timeout_ms!r} is not between 1 and {MAX_TIMEOUT_MS}.")
     options: dict[str, Any] = {
         "allowed_hosts": allowed_hosts,

@@ -78,6 +78,7 @@ class _Gate:
         try:
             host, port = check_url(str(request.url), self.rules)
             response = await self._sent(request, host, port, inner)
+            self.watch.answered(request, response)
         except McpSecurityError as exc:
             self.watch.fail(exc)
             raise
@@ -85,7 +86,6 @@ class _Gate:
             if request.method == "POST" or isinstance(exc, McpTransportError):
                 self.watch.fail(classified(self.watch.where, exc))
             raise
-        self.watch.answered(request, response)
         return response
 
     async def _sent(self, request: httpx2.Request, host: str, port: int, inner: httpx2.AsyncBaseTransport) -> httpx2.Response:
