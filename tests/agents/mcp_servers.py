@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from mcp.server import Server
 from mcp.server.mcpserver import Image, MCPServer
-from mcp.types import ToolAnnotations
+from mcp.types import BlobResourceContents, EmbeddedResource, ListToolsResult, Tool, ToolAnnotations
 from starlette.responses import RedirectResponse, Response
 
 COMMAND = [sys.executable, str(Path(__file__).resolve())]
@@ -44,6 +45,11 @@ def calculator() -> MCPServer:
         """Draws."""
         return ["a dot", Image(data=b"dot!", format="png")]
 
+    @server.tool(structured_output=False)
+    def attach() -> EmbeddedResource:
+        """Attaches."""
+        return EmbeddedResource(type="resource", resource=BlobResourceContents(uri="loom://dot", blob="ZG90IQ=="))
+
     @server.tool()
     async def hang() -> str:
         """Never ends."""
@@ -51,6 +57,19 @@ def calculator() -> MCPServer:
         return ""
 
     return server
+
+
+def paged(pages: int | None) -> Server[Any]:
+    """A server with one tool on each page of its list; None: there is always a next page."""
+
+    async def pages_of(ctx: Any, params: Any) -> ListToolsResult:
+        page = int(params.cursor) if params is not None and params.cursor else 0
+        last = pages is not None and page + 1 == pages
+        return ListToolsResult(
+            tools=[Tool(name=f"t{page}", input_schema={"type": "object"})], next_cursor=None if last else str(page + 1)
+        )
+
+    return Server("paged", on_list_tools=pages_of)
 
 
 class Front:

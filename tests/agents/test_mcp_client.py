@@ -28,9 +28,9 @@ from loomnb.agents.mcp.errors import (
 from loomnb.agents.mcp.security import UrlRules
 from loomnb.agents.mcp.transport import Watch, http_client
 from loomnb.runtime import AbortSignal
-from tests.agents.mcp_servers import COMMAND, Front, answering, calculator, redirecting, serving
+from tests.agents.mcp_servers import COMMAND, Front, answering, calculator, paged, redirecting, serving
 
-NAMES = ["add", "drop", "say.it", "draw", "hang"]
+NAMES = ["add", "drop", "say.it", "draw", "attach", "hang"]
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +67,16 @@ def test_the_tools_are_listed_with_their_schemas(shared: tuple[str, Front], fron
     assert [tool["name"] for tool in tools] == NAMES
     assert tools[0]["inputSchema"]["required"] == ["a", "b"]
     assert tools[0]["annotations"]["readOnlyHint"] is True
+
+
+def test_all_pages_of_a_list_are_read() -> None:
+    with serving(paged(3).streamable_http_app()) as (url, _):
+        assert listed(at(url)) == ["t0", "t1", "t2"]
+
+
+def test_a_list_without_end_is_not_read_for_ever() -> None:
+    with serving(paged(None).streamable_http_app()) as (url, _), pytest.raises(McpProtocolError, match="without end"):
+        listed(at(url), timeout_ms=60_000)
 
 
 def test_a_call_gives_what_the_tool_gave(shared: tuple[str, Front], front: Front) -> None:
@@ -290,6 +300,25 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to() -> None:
     posted(inner, [["8.8.8.8"]])
 
     assert inner.reached == [("8.8.8.8", "mcp.example.com", "mcp.example.com")]
+
+
+def test_an_address_that_is_public_is_connected_to_as_it_is() -> None:
+    inner = Noting()
+    watch = Watch("The server")
+
+    async def story() -> None:
+        rules = UrlRules(allowed_hosts=("8.8.8.8",))
+        async with http_client(rules, {}, watch, lookup=never, timeout=1, inner=inner) as client:
+            await client.post("https://8.8.8.8/mcp", json={})
+            watch.over = True
+            await client.delete("https://8.8.8.8/mcp")
+
+    asyncio.run(story())
+    assert inner.reached == [("8.8.8.8", "8.8.8.8", None)]  # and once it is over, nothing is sent any more
+
+
+async def never(host: str, port: int) -> Sequence[str]:
+    raise AssertionError(f"{host} was looked up")
 
 
 @pytest.mark.case("workflows:O07")

@@ -45,11 +45,11 @@ def test_each_tool_of_the_server_is_one_of_the_agents(tools: McpTools) -> None:
     assert spec.input_schema["properties"]["a"]["type"] == "integer"
     assert spec.roles == ("clerk",)
     assert spec.presentation == {"label": "Sum"}
-    assert len(tools) == len([*tools]) == 5
+    assert len(tools) == len([*tools]) == 6
 
 
 def test_what_only_reads_is_a_read_and_everything_else_an_action(tools: McpTools) -> None:
-    assert [tool.spec.kind for tool in tools] == ["read", "action", "action", "action", "action"]
+    assert [tool.spec.kind for tool in tools] == ["read", "action", "action", "action", "action", "action"]
     assert tools[1].spec.presentation == {"label": "drop", "tone": "destructive"}
 
 
@@ -64,7 +64,10 @@ def test_data_is_given_as_data_and_text_as_text(tools: McpTools) -> None:
     assert executed(tools, "say.it", {"text": "hello"}) == "hello"
 
 
-def test_the_bytes_of_an_image_are_left_out(tools: McpTools) -> None:
+def test_the_bytes_of_images_and_files_are_left_out(tools: McpTools) -> None:
+    attached = executed(tools, "attach", {})["content"][0]
+
+    assert attached["resource"] == {"uri": "loom://dot", "base64Length": 8}
     assert executed(tools, "draw", None) == {
         "content": [{"type": "text", "text": "a dot"}, {"type": "image", "mimeType": "image/png", "base64Length": 8}]
     }
