@@ -33,7 +33,7 @@ __all__ = [
     "check_questions",
 ]
 
-AskKind = Literal["button", "form", "questions", "confirm"]
+AskKind = Literal["button", "form", "questions", "confirm", "approval", "elicitation"]
 
 
 class AskWidget(BaseModel):
@@ -69,6 +69,10 @@ class Ask:
     key: str = ""
     """The `key=` it was asked with; the name it is answered by in `loom.answers`."""
     widget: AskWidget | None = None
+    request: Any = None
+    """JSON of what is asked, where the other fields do not say it: of an approval, the call it is about."""
+    expires_at: datetime | None = None
+    """When it is answered with `{"expired": true}` if nobody was faster."""
     opened_at: datetime | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -86,6 +90,10 @@ class Ask:
             out["key"] = self.key
         if self.widget is not None:
             out["widget"] = self.widget.model_dump(mode="json", exclude_defaults=True)
+        if self.request is not None:
+            out["request"] = self.request
+        if self.expires_at is not None:
+            out["expires_at"] = self.expires_at.isoformat()
         return out
 
     @classmethod
@@ -102,6 +110,8 @@ class Ask:
             context=data.get("context", ""),
             key=data.get("key", ""),
             widget=AskWidget.model_validate(data["widget"]) if "widget" in data else None,
+            request=data.get("request"),
+            expires_at=datetime.fromisoformat(data["expires_at"]) if "expires_at" in data else None,
             opened_at=opened_at,
         )
 

@@ -56,6 +56,9 @@ class CallRecord:
         asked: the question it waits for: `{"n", "name", "key", "action": {"id", "kind", "request"}}`.
         answered: whether that was answered, and nothing has gone on with the answer yet.
         steps: number → recorded call.
+        replays: whether its code may be made again by itself: everything it did is on record as numbered calls, and what was in
+            flight is its own business.
+        marks: what it had begun, by name: an effect that must not be made twice without asking is marked before it begins.
     """
 
     kind: CallKind = "run"
@@ -67,9 +70,12 @@ class CallRecord:
     asked: Mapping[str, Any] | None = None
     answered: bool = False
     steps: dict[int, SubStep] = field(default_factory=dict[int, SubStep])
+    replays: bool = False
+    marks: set[str] = field(default_factory=set[str])
 
-    def keep(self, subs: Any) -> None:
-        """Put recorded calls, as their row has them, on record."""
+    def keep(self, subs: Any, marks: Any = ()) -> None:
+        """Put recorded calls and marks, as their row has them, on record."""
+        self.marks.update(marks)
         for data in subs:
             sub = SubStep.from_json(data)
             self.steps[sub.number] = sub
@@ -88,4 +94,6 @@ class CallRecord:
     @property
     def is_lost(self) -> bool:
         """Whether nothing can go on with it by itself in another kernel."""
+        if self.replays:
+            return False
         return self.executing or (self.asked is not None and not self.recoverable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from loomnb.asks import AskKind, AskWidget, Form, Question
@@ -57,12 +58,18 @@ class AskContent:
 
     kind: AskKind
     label: str
+    name: str = ""
+    """What it is answered by, beside its id; empty: the move's name."""
     description: str = ""
     form: Form | None = None
     questions: tuple[Question, ...] = ()
     context: str = ""
     key: str = ""
     widget: AskWidget | None = None
+    request: Any = None
+    """JSON of what is asked, where the other fields do not say it: of an approval, the call."""
+    expires_at: datetime | None = None
+    """When it is answered with `{"expired": true}` if nobody was faster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
 
 __all__ = ["Engine", "LiveCall"]
 
+_SOON = 0.05  # seconds that a checkpoint without an effect waits for one that has one, and shares its commit
+
 T = TypeVar("T")
 
 
@@ -112,6 +114,8 @@ class LiveCall:
         self._chain = engine.database.chain()
         self._next = 1
         self._buffer: list[SubStep] = []
+        self._rows: list[Row] = []
+        self._flushing: asyncio.TimerHandle | None = None
         self._answer: asyncio.Future[Any] | None = None
         self._over: asyncio.Future[None] | None = None
         self._at_end: list[Callable[[BaseException], None]] = []
@@ -125,19 +129,21 @@ class LiveCall:
 
     # -- its life ---------------------------------------------------------------------------------
 
-    async def begin(self, *, recoverable: bool) -> CallRecord:
+    async def begin(self, *, recoverable: bool, replays: bool = False) -> CallRecord:
         """Its code is about to begin: durable, so that a crash from here on is known for one.
 
         Args:
             recoverable: whether the code can go on after a question in another kernel.
+            replays: whether it is simply made again there, by what is on record of it.
 
         Raises:
             OwnershipLost: it was stopped before that was durable.
         """
         record, call = self.record, self.record.call
-        how = "run" if call is None else "recover" if call.answered and recoverable else "again"
+        how = "run" if call is None else "recover" if call.answered and recoverable and not replays else "again"
         body: dict[str, Any] = {"move": self.number, "name": self.name, "place": record.place, "how": how}
         body |= {"recoverable": True} if recoverable else {}
+        body |= {"replays": True} if replays else {}
         if how == "recover" and call is not None and call.asked is not None:
             answer = record.inbox.data if record.inbox is not None else call.steps[call.asked["n"]].result
             body["saved"] = {"action": call.asked["action"], "answer": answer}
@@ -407,6 +413,87 @@ class LiveCall:
             self.call.steps[number] = SubStep(number, name, key, freeze(result(outcome)))
         return outcome
 
+    # -- checkpoints: calls of code that is made again by itself -----------------------------------
+
+    async def checkpoint(self, name: str, fn: Callable[[], Awaitable[tuple[Any, Sequence[Row]]]], *, effect: bool) -> Any:
+        """Do something under the next number: what is on record there, or the real one.
+
+        Args:
+            name: what it is; another name on record is a divergence.
+            fn: does it, and gives its JSON result with the rows that are to be stored with it.
+            effect: whether it did something outside that must not be done again: then it is durable when this returns. Else it is
+                stored with the next that is, or a moment later.
+
+        Raises:
+            StepError: another call is on record there (STEP_REPLAY_DIVERGED).
+            OwnershipLost: the execution is over.
+        """
+        self.check()
+        number = self.take_number()
+        sub = self.recorded(number, name, "")
+        if sub is not None:
+            return thaw(sub.result)
+        value, rows = await fn()
+        self.check()
+        self._buffer.append(SubStep(number, name, "", freeze(value)))
+        self._rows += rows
+        if effect:
+            await self.flush(wait=not self.record.pipelined)
+        elif self._flushing is None:
+            self._flushing = self.host.loop.call_later(_SOON, self._flush_now)
+        return value
+
+    @property
+    def recorded_next(self) -> str | None:
+        """The name of what is on record under the next number; None when nothing is."""
+        sub = self.call.steps.get(self._next) if self.call is not None else None
+        return sub.name if sub is not None else None
+
+    def is_marked(self, name: str) -> bool:
+        """Whether something of this name had begun."""
+        return self.call is not None and name in self.call.marks
+
+    async def mark(self, name: str) -> None:
+        """Put on record that something begins. Durable when it returns."""
+        if self.call is not None:
+            self.call.marks.add(name)
+        await self._put(self._taken(marks=[name]))
+
+    async def flush(self, *, wait: bool = True) -> None:
+        """Store what waits for the next effect."""
+        rows = self._taken()
+        if rows and wait:
+            await self._put(rows)
+        elif rows:
+            self._put_behind(rows)
+
+    def _flush_now(self) -> None:
+        if self.alive:
+            self._put_behind(self._taken())
+
+    def _taken(self, marks: Sequence[str] = ()) -> list[Row]:
+        """The rows of what waits, which is taken for stored from here on: the next ones may build on it."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        buffered, rows = self._buffer, self._rows
+        self._buffer, self._rows = [], []
+        if not buffered and not rows and not marks:
+            return []
+        if self.call is not None:
+            for one in buffered:
+                self.call.steps[one.number] = one
+        body = self._body(buffered)
+        body |= {"marks": list(marks)} if marks else {}
+        return [*rows, row(self.record, "step.recorded", body)]
+
+    def _put_behind(self, rows: Sequence[Row]) -> None:
+        """Commit rows without waiting. When that fails the execution is over."""
+        if rows:
+            self.engine.database.put(
+                rows, lambda error, _: self.host.post(self.fail, error) if error is not None else None, chain=self._chain
+            )
+
     def _recorded(self, sub: SubStep) -> dict[str, Any]:
         buffered, self._buffer = self._buffer, []
         subs = (*buffered, sub)
@@ -473,13 +560,20 @@ class LiveCall:
         if sub is not None:
             return done(again(thaw(sub.result)))
         source = record.source
+        if self._rows:
+            self._flush_now()
         ask = Ask(
             id=source.new_id("ASK"),
-            name=self.name,
+            name=content.name or self.name,
             kind=content.kind,
             label=content.label,
+            description=content.description,
+            form=content.form,
             questions=content.questions,
             context=content.context,
+            key=content.key,
+            request=content.request,
+            expires_at=content.expires_at,
             opened_at=source.now(),
         )
         asked = {"n": number, "name": name, "key": key, "action": {"id": ask.id, "kind": kind, "request": request}}
@@ -508,6 +602,7 @@ class LiveCall:
         recoverable = self.call.recoverable if self.call is not None else False
         body = {"move": self.number, "name": self.name, "place": record.place, "how": "on"}
         body |= {"recoverable": True} if recoverable else {}
+        body |= {"replays": True} if self.call is not None and self.call.replays else {}
         if self.call is not None:
             self.call.answer(payload)
         await self._put([row(record, "step.began", body)])

@@ -254,6 +254,7 @@ class Runtime:
         if self._children.deliver(record):
             record.scripting = False
         else:
+            self._arm_expiry(record)
             self.try_script(record)
 
     def restore(self) -> list[RunRecord]:
@@ -368,7 +369,7 @@ class Runtime:
         """Answer what a step asks in its middle: its code goes on, here or (after a restart) from its `recover`."""
         if not record.suspended and self._records.acquaint(record) is None:
             raise AnswerRefused(f"The run {record.id} cannot take an answer yet.", advice=record.advice)
-        stored = freeze(accept_confirmation(payload) if ask.kind == "confirm" else accept_questions(ask.questions, payload))
+        stored = freeze(self._accepted(record, ask, payload))
         with record.lock:
             if ask not in record.view.asks or record.is_moving or record.cancel_requested:
                 raise self.refusal(record, ask.id)
@@ -389,6 +390,31 @@ class Runtime:
             self._hosts.of(record).post(self._moves.resume, record, stored)
         else:
             self._moves.go(record)
+
+    @staticmethod
+    def _accepted(record: RunRecord, ask: Ask, payload: Any) -> Any:
+        """The answer to store. Questions and confirmations have one rule for all; the others have their definition's."""
+        if ask.kind == "confirm":
+            return accept_confirmation(payload)
+        if ask.kind == "questions":
+            return accept_questions(ask.questions, payload)
+        accept = getattr(REGISTRY.get(record.workflow), "accept_ask", None)
+        if accept is None:
+            raise AnswerRefused(f"Nothing here knows how to judge an answer to {ask.label!r}.", advice=record.advice)
+        return accept(ask, payload)
+
+    def _arm_expiry(self, record: RunRecord) -> None:
+        """Answer the asks of a run that have a time limit, when it is over. On its loop."""
+        for ask in record.view.asks:
+            if ask.expires_at is not None:
+                delay = max(0.0, (ask.expires_at - self.source.now()).total_seconds())
+                self._hosts.of(record).loop.call_later(delay, self._expire, record, ask)
+
+    def _expire(self, record: RunRecord, ask: Ask) -> None:
+        if ask not in record.view.asks or self.closed:
+            return
+        with contextlib.suppress(LoomError):  # somebody was faster; or its definition is gone, and its answer would be refused
+            self.answer(record, ask.id, {"expired": True}, "expiry")
 
     def _find_ask(self, record: RunRecord, name_or_id: Any, *, is_named: bool) -> Ask | None:
         asks = record.view.asks

@@ -66,8 +66,8 @@ class TurnRequest:
         messages: what was said so far: `{"role": "user", "content": text}`, `{"role": "assistant", "content": text, "toolCalls":
             [{"id", "name", "input"}], "toolResults": [{"id", "name", "output", "error"?, "denied"?}]}`, or each result as a
             message of its own: `{"role": "tool", "toolCallId", "name", "content", "isError"?}`;
-            `{"role": "system", "content": text}` for a summary of what went before. A user's attachments: `"attachments": [{"name", "mediaType", "data" (base64) |
-            "url"}]`.
+            `{"role": "system", "content": text}` for a summary of what went before. A user's attachments:
+            `"attachments": [{"name", "mediaType", "data" (base64) | "url"}]`.
         tools: what it may ask for.
         role: which role it plays (`reasoning`, `coding`, `review`).
         output_schema: JSON Schema (draft 7) of what it has to end with; None for free text.

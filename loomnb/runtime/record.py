@@ -385,7 +385,7 @@ class RunRecord:
             self.begin_call(body, freeze(state))
             return state
         if self.call is not None:
-            self.call.keep(body["subs"])
+            self.call.keep(body["subs"], body.get("marks", ()))
         return apply(state, body["changes"]) if body.get("changes") else state
 
     def begin_call(self, body: Mapping[str, Any], state: FrozenDict) -> None:
@@ -396,6 +396,7 @@ class RunRecord:
             self.call = last = CallRecord(kind=how, saved=freeze(body.get("saved")), state=state, first_state=first)
         assert last is not None
         last.recoverable, last.executing = body.get("recoverable", False), True
+        last.replays = body.get("replays", False)
         last.asked, last.answered = None, False
         self.inbox = None
 

@@ -3,7 +3,7 @@
 from loomnb.tools.base import BaseTool, ServerTool
 from loomnb.tools.define import names_of, tool, use_tool_interceptor
 from loomnb.tools.envelope import Callback, QueueResult, ResultType, ToolCallOptions, ToolEnvelope, ToolResult
-from loomnb.tools.functions import FunctionTool
+from loomnb.tools.functions import FunctionTool, arguments_of, documented
 from loomnb.tools.injection import (
     INJECTABLE,
     Provide,
@@ -15,8 +15,8 @@ from loomnb.tools.injection import (
     resolve,
     supersede,
 )
-from loomnb.tools.pipeline import INTERCEPTORS, ToolInterception, execute, refuse_in_tool
-from loomnb.tools.spec import TOOLS, ToolOptions, ToolSpec, spec_of
+from loomnb.tools.pipeline import INTERCEPTORS, Call, ToolInterception, config_of, execute, perform, refuse_in_tool
+from loomnb.tools.spec import TOOLS, ToolOptions, ToolSpec, check_name, spec_of
 from loomnb.tools.templates import render
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "INTERCEPTORS",
     "TOOLS",
     "BaseTool",
+    "Call",
     "Callback",
     "FunctionTool",
     "Provide",
@@ -36,12 +37,17 @@ __all__ = [
     "ToolOptions",
     "ToolResult",
     "ToolSpec",
+    "arguments_of",
+    "check_name",
     "check_needs",
     "checked",
+    "config_of",
     "container",
+    "documented",
     "execute",
     "names_of",
     "overrides",
+    "perform",
     "provide_for_app",
     "refuse_in_tool",
     "render",

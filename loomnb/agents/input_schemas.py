@@ -1,0 +1,295 @@
+"""What judges the input of a tool: how it parses, how it is told to a model (JSON Schema, draft 7), and how it is JSON again.
+
+Three kinds of schema: what pydantic's TypeAdapter takes, an object with `parse(value)` (sync or async) that may tell its
+`json_schema`, and a plain JSON Schema, which the library jsonschema judges. None: any input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import Any, cast
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from loomnb.agents.spi import settled
+from loomnb.agents.tool_errors import Issue
+from loomnb.errors import DefinitionError, NotJson
+from loomnb.jsonvalue import dumps, freeze, thaw
+
+__all__ = ["InputIssues", "InputSchema", "canonical_json", "json_of"]
+
+_ANY = {"type": "object"}
+
+
+class InputIssues(Exception):
+    """What is wrong with an input. The registry makes the error of it, which names the tool."""
+
+    def __init__(self, issues: Sequence[Issue]) -> None:
+        super().__init__("; ".join(str(issue["message"]) for issue in issues))
+        self.issues = issues
+
+
+class InputSchema:
+    """The schema of a tool's input, checked.
+
+    Args:
+        schema: one of the three kinds, or None.
+        owner: whose it is, for messages.
+
+    Raises:
+        DefinitionError: it can judge nothing: pydantic cannot build it, or it is no valid JSON Schema.
+    """
+
+    def __init__(self, schema: Any, owner: str) -> None:
+        self._schema = schema
+        self._owner = owner
+        self._adapter: TypeAdapter[Any] | None = None
+        self._validator: Any = None
+        if schema is None or _own(schema, "parse"):
+            return
+        if isinstance(schema, Mapping):
+            self._validator = _validator_of(schema, owner)
+            return
+        try:
+            self._adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
+        except Exception as exc:  # whatever the author's types raise
+            raise DefinitionError(
+                f"{owner}: {schema!r} cannot judge an input: {_first_line(exc)}",
+                advice="Give what pydantic takes, an object with `parse` and `json_schema`, or a JSON Schema as a dict.",
+            ) from exc
+
+    async def parse(self, value: Any) -> Any:
+        """What the schema makes of an input.
+
+        Raises:
+            InputIssues: it does not fit.
+        """
+        if self._validator is not None:
+            return _checked(self._validator, value, self._owner)
+        try:
+            if self._adapter is None:
+                return value if self._schema is None else await settled(self._schema.parse(value))
+            try:
+                text = dumps(freeze(value))
+            except NotJson:  # a caller in Python, not a model: objects are taken as they are
+                return self._adapter.validate_python(value)
+            return self._adapter.validate_json(text)  # so that a strict model takes a date as its text
+        except Exception as exc:
+            raise InputIssues(_issues_of(exc)) from exc
+
+    def told(self) -> dict[str, Any]:
+        """The JSON Schema of the input, draft 7. An object that tells nothing of itself takes any object.
+
+        Raises:
+            DefinitionError: JSON Schema cannot say it.
+        """
+        if self._schema is None:
+            return {**_ANY, "properties": {}}
+        if self._validator is not None:
+            return _draft_7(self._schema)
+        if self._adapter is None:
+            told = getattr(self._schema, "json_schema", None)
+            told = told() if callable(told) else told
+            return _draft_7(told) if isinstance(told, Mapping) else dict(_ANY)
+        try:
+            return _draft_7(self._adapter.json_schema(mode="validation"))
+        except Exception as exc:
+            raise DefinitionError(
+                f"{self._owner}: its input cannot be told to a model: {_first_line(exc)}",
+                advice="Use plain types and pydantic models for what a model has to give.",
+            ) from exc
+
+    def json_of(self, parsed: Any) -> Any:
+        """Frozen JSON of what it made of an input, in the schema's own words where it has some.
+
+        Raises:
+            NotJson: it is none.
+        """
+        dump = _own(self._schema, "dump")
+        if dump is not None:
+            return freeze(dump(parsed))
+        if self._adapter is None:
+            return json_of(parsed)
+        try:
+            plain = self._adapter.dump_python(parsed, mode="python", warnings=False)
+            told = self._adapter.dump_python(parsed, mode="json", by_alias=True, warnings=False)
+        except Exception as exc:
+            raise NotJson(f"{self._owner}: what its schema gave is no JSON: {_first_line(exc)}") from exc
+        _refuse_no_numbers(plain)  # JSON mode would silently make them null
+        return freeze(told)
+
+
+def json_of(value: Any) -> Any:
+    """Frozen JSON of a value: models and dataclasses, also nested ones, are dumped as pydantic does; tuples become lists.
+
+    Raises:
+        NotJson: it holds something that is no JSON.
+    """
+    return freeze(_dumped(value))
+
+
+def canonical_json(value: Any) -> str:
+    """The JSON text of a value that is the same for the same value: keys in order, and 1.0 is 1.
+
+    Raises:
+        NotJson: it is no JSON.
+    """
+    return dumps(_ordered(freeze(value)))
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _ordered(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_ordered(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _dumped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _dumped(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_dumped(one) for one in value]
+    if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
+        adapter: TypeAdapter[Any] = TypeAdapter(type(value))
+        try:
+            plain = adapter.dump_python(value, warnings=False)
+            told = adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+        except Exception as exc:
+            raise NotJson(f"A {type(value).__name__} is no JSON: {_first_line(exc)}") from exc
+        _refuse_no_numbers(plain)
+        return told
+    return value
+
+
+def _refuse_no_numbers(value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise NotJson(f"It holds {value!r}: JSON has no such number.", advice="Give None or a text instead.")
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set, frozenset)) else ():
+        _refuse_no_numbers(one)
+
+
+def _own(schema: Any, name: str) -> Callable[[Any], Any] | None:
+    """A method of an object that judges by itself. Classes are pydantic's: `BaseModel.parse_obj` and the like are no such."""
+    found = None if isinstance(schema, (type, TypeAdapter, Mapping)) else getattr(schema, name, None)
+    return found if callable(found) else None
+
+
+def _first_line(exc: BaseException) -> str:
+    return (str(exc) or type(exc).__name__).splitlines()[0]
+
+
+def _issues_of(exc: Exception) -> list[Issue]:
+    """What a parser found: pydantic's errors, an exception's own `issues` or `fields`, else what it says of the whole."""
+    if isinstance(exc, ValidationError):
+        found = exc.errors(include_url=False, include_context=False, include_input=False)
+        return [{"path": list(one["loc"]), "message": one["msg"]} for one in found]
+    issues = getattr(exc, "issues", None)
+    if isinstance(issues, (list, tuple)) and issues and all(isinstance(one, Mapping) for one in issues):
+        return [{"path": list(one.get("path") or ()), "message": str(one.get("message", ""))} for one in issues]
+    fields = getattr(exc, "fields", None)
+    if isinstance(fields, Mapping) and fields:
+        return [{"path": str(name).split(".") if name else [], "message": str(text)} for name, text in fields.items()]
+    return [{"path": [], "message": str(exc) or type(exc).__name__}]
+
+
+# -- plain JSON Schema --------------------------------------------------------------------------------
+
+
+def _validator_of(schema: Mapping[str, Any], owner: str) -> Any:
+    from jsonschema import Draft7Validator, Draft202012Validator, SchemaError  # noqa: PLC0415  # 60 ms, for such schemas only
+    from jsonschema.validators import validator_for  # noqa: PLC0415
+    from jsonschema_specifications import REGISTRY  # noqa: PLC0415
+
+    try:
+        plain = thaw(freeze(dict(schema)))
+        # Who names no dialect mostly writes what both say. `items` as a list is draft 7's, and refused by the newer one.
+        drafts = [validator_for(plain)] if "$schema" in plain else [Draft202012Validator, Draft7Validator]
+        for draft in drafts:
+            try:
+                draft.check_schema(plain)
+            except SchemaError:
+                if draft is drafts[-1]:
+                    raise
+            else:
+                # With a registry of its own it never fetches what a reference names.
+                return draft(plain, registry=REGISTRY)
+    except (SchemaError, NotJson) as exc:
+        raise DefinitionError(
+            f"{owner}: its input schema is no valid JSON Schema: {_first_line(exc)}",
+            advice="Correct it, or give a pydantic model.",
+        ) from exc
+    raise AssertionError  # the last draft returned or raised
+
+
+def _checked(validator: Any, value: Any, owner: str) -> Any:
+    from jsonschema.exceptions import best_match  # noqa: PLC0415  # see above
+
+    try:
+        plain = thaw(freeze(value))
+    except NotJson as exc:
+        raise InputIssues([{"path": [], "message": exc.message}]) from exc
+    try:
+        # By place, and not as it comes: which keyword is looked at first is the library's business.
+        errors = sorted(validator.iter_errors(plain), key=lambda error: [str(step) for step in error.absolute_path])
+    except Exception as exc:  # a reference into nowhere, or a pattern that is none: only found when it is looked at
+        raise DefinitionError(
+            f"{owner}: its input schema cannot judge: {_first_line(exc)}",
+            advice="Correct the schema; references to the net are not followed.",
+        ) from exc
+    if not errors:
+        return plain
+    issues: list[Issue] = []
+    for error in errors:
+        told = best_match([error]) or error  # of a union: the alternative that was meant
+        issues.append({"path": [*told.absolute_path, *_missing(told)], "message": told.message})
+    raise InputIssues(issues)
+
+
+def _missing(error: Any) -> list[str]:
+    """The property that is missing, of an error that says so: it stands where the property would."""
+    if error.validator != "required":
+        return []
+    return [name for name in error.validator_value if error.message.startswith(f"{name!r} ")][:1]
+
+
+# -- draft 7 ---------------------------------------------------------------------------------------------
+
+_MAPS = ("properties", "patternProperties", "$defs", "definitions")
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_ONES = ("items", "additionalProperties", "additionalItems", "not", "contains", "propertyNames", "if", "then", "else")
+_OLD = ("draft-07", "draft-06", "draft-04", "draft-03")
+
+
+def _draft_7(schema: Mapping[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = thaw(freeze(dict(schema)))
+    if any(old in str(plain.get("$schema", "")) for old in _OLD):
+        return plain
+    plain.pop("$schema", None)
+    return cast("dict[str, Any]", _older(plain))
+
+
+def _older(node: Any) -> Any:
+    """The words of 2020-12 as those of draft 7. Names of properties, and values, are left alone."""
+    if not isinstance(node, dict):
+        return node
+    out: dict[str, Any] = {}
+    for key, value in node.items():
+        if key in _MAPS and isinstance(value, dict):
+            out["definitions" if key == "$defs" else key] = {name: _older(one) for name, one in value.items()}
+        elif key in (*_LISTS, "items") and isinstance(value, list):
+            out[key] = [_older(one) for one in value]
+        elif key == "$ref" and isinstance(value, str):
+            out[key] = value.replace("/$defs/", "/definitions/")
+        else:
+            out[key] = _older(value) if key in _ONES else value
+    if "prefixItems" in out:
+        rest = out.pop("items", None)
+        out["items"] = out.pop("prefixItems")
+        out |= {"additionalItems": rest} if rest is not None else {}
+    if "$ref" in out and len(out) > 1 and out.keys() != {"$ref", "definitions"}:
+        # Draft 7 reads nothing that stands beside a reference; definitions are only pointed at.
+        out = {"allOf": [{"$ref": out.pop("$ref")}], **out}
+    return out

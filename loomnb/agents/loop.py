@@ -1,0 +1,120 @@
+"""`run_agent_loop`: performs the effects of a turn, each through the runner's `step(name, fn)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from loomnb.agents.deps import LoopDeps
+from loomnb.agents.effects import AskAnswers, AskApproval, AskRepeat, Checkpoint, Direct, Effect, Parallel, Patched
+from loomnb.agents.elicitation import check_intake
+from loomnb.agents.failures import RepeatedCallError
+from loomnb.agents.spi import AgentTurnInput, AgentTurnResult, AnswersReply, LoopHooks, optional, settled
+from loomnb.agents.turn import Shape, turn
+from loomnb.agents.ui_collector import UiCollector
+from loomnb.agents.work import TurnWork
+from loomnb.errors import Bug
+
+__all__ = ["run_agent_loop"]
+
+
+async def run_agent_loop(deps: LoopDeps, given: AgentTurnInput, hooks: LoopHooks) -> AgentTurnResult:
+    """Run one turn: model → tools → model, until the model is done.
+
+    Args:
+        deps: what it works with.
+        given: what it is about.
+        hooks: what the runner supplies. `step` makes each checkpoint durable, or returns what is on record of it.
+
+    Returns:
+        The last step's text, and with an output schema the value. `stopped_by` says why it ended before the model was done.
+
+    Raises:
+        QuotaExceededError: quota or budget are used up. Nothing of the turn is stored when the quota was.
+        RunCancelledError: a cancel was observed; nothing is put on record of the end: that is the runner's duty.
+        OutputRejectedError: an output processor refused what the model said.
+        ProcessorFailedError: a processor raised.
+        StructuredOutputError: the output did not fit its schema, repairs included.
+        RepeatedCallError: the model asks for the same again and again, and nobody can be asked about it.
+        Exception: whatever the model, the store or the runner itself raised, unchanged. A tool's failure is none of these: it is a
+            result, and the model goes on with it.
+    """
+    deps.intake = check_intake(deps.intake)
+    work = TurnWork(deps, given, hooks)
+    driver = _Driver(work, hooks)
+    shape = Shape(
+        run_id=hooks.run_id,
+        cancellable=optional(hooks, "cancelled") is not None,
+        parallel=optional(hooks, "parallel") is not None,
+    )
+    flow = turn(deps, given, shape)
+    try:
+        effect: Effect = next(flow)
+        while True:
+            try:
+                value = await driver.perform(effect)
+            except Exception as exc:  # noqa: BLE001  # the turn decides what an error means: most pass through it
+                effect = flow.throw(exc)
+            else:
+                effect = flow.send(value)
+    except StopIteration as end:
+        result: AgentTurnResult = end.value
+        return result
+    finally:
+        flow.close()
+
+
+class _Driver:
+    """Performs effects."""
+
+    def __init__(self, work: TurnWork, hooks: LoopHooks) -> None:
+        self._work = work
+        self._hooks = hooks
+
+    async def perform(self, effect: Effect) -> Any:
+        match effect:
+            case Checkpoint():
+                return await self._checkpoint(effect)
+            case Direct(action, args):
+                return await action(self._work, *args)
+            case Parallel(checkpoints):
+                return await self._parallel(checkpoints)
+            case Patched(name):
+                patched = optional(self._hooks, "patched")
+                return bool(await settled(patched(name))) if patched is not None else True
+            case AskApproval(call, timeout_ms):
+                ctx = self._work.context(call, UiCollector(call["id"]))
+                return await settled(self._hooks.await_approval(call, ctx, timeout_ms=timeout_ms))
+            case AskAnswers(request):
+                return await self._answers(request)
+            case AskRepeat(call, count):
+                ask = optional(self._hooks, "await_repeat")
+                if ask is None:
+                    raise RepeatedCallError(call["name"], count)
+                return await settled(ask(call, count))
+        raise Bug(f"{effect!r} is no effect.")
+
+    async def _checkpoint(self, effect: Checkpoint) -> Any:
+        if effect.begins is not None:
+            begin = optional(self._hooks, "begin_action")
+            if begin is not None:
+                instead = await settled(begin(effect.name, effect.begins))
+                if instead is not None:
+                    return await self._hooks.step(effect.name, lambda: self._work.keep(instead))
+        return await self._hooks.step(effect.name, lambda: effect.action(self._work, *effect.args))
+
+    async def _parallel(self, checkpoints: Sequence[Checkpoint]) -> Any:
+        together = optional(self._hooks, "parallel")
+        tasks: list[Callable[[], Any]] = [lambda one=one: self._checkpoint(one) for one in checkpoints]
+        if together is not None:
+            return await settled(together(tasks))
+        raise Bug("Calls were to run side by side, and the runner cannot do that.")
+
+    async def _answers(self, request: Any) -> AnswersReply:
+        ask = optional(self._hooks, "await_answers")
+        call = {"id": request["id"], "name": "ask", "input": {"questions": request["questions"]}, "kind": "ask"}
+        ctx = self._work.context(call, UiCollector(call["id"]))
+        if ask is not None:
+            return await settled(ask(request, ctx))
+        decision = await settled(self._hooks.await_approval(call, ctx, timeout_ms=None))
+        return AnswersReply(skipped=not decision.approved, answered_by=decision.decided_by, answered_via=decision.via)

@@ -1,0 +1,155 @@
+"""Any service that speaks OpenAI's chat completions, by its address: llama.cpp's server, Ollama, vLLM, a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from loomnb.agents.providers.errors import ModelAuthFailed, ModelError, ModelResponseInvalid
+from loomnb.agents.providers.keys import Key, Scrubber
+from loomnb.agents.providers.vendor import OnWait, VendorModel
+from loomnb.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+__all__ = ["CompatibleModel", "openai_compatible"]
+
+_PATIENCE = 30.0
+"""Seconds for the list of models."""
+
+
+class CompatibleModel(VendorModel):
+    """A model behind an address. Made by `openai_compatible`.
+
+    A tool that has to be called is named in `tool_choice`; an output schema goes as `response_format`, which llama.cpp, Ollama
+    and vLLM turn into a grammar, so that a small model keeps to it too.
+    """
+
+    def __init__(self, url: str, model: str | None, *, native: bool, **options: Any) -> None:
+        super().__init__(f"{_NAME}:{model or '?'}", base_url=url, **options)
+        self._is_found = model is None
+        self._native = native
+
+    def __repr__(self) -> str:
+        parts = urlsplit(self.base_url or "")
+        return (
+            f"<{type(self).__name__} {'?' if self._is_found else self.model_id} at {parts.hostname}:{parts.port or parts.scheme}>"
+        )
+
+    def secrets(self) -> list[str | None]:
+        """What must not stand in a text."""
+        return [self._key.reveal() if self._key is not None else None, self.base_url]
+
+    def _named(self, name: str) -> VendorModel:
+        return CompatibleModel(
+            self.base_url or "",
+            name,
+            native=self._native,
+            api_key=self._key,
+            settings=self.settings,
+            **self._manners(),
+        )
+
+    async def list_models(self) -> list[str]:
+        """The names of the models that the service has.
+
+        Raises:
+            ModelError: it could not be asked.
+        """
+        return await asyncio.to_thread(self._listed)
+
+    def _listed(self) -> list[str]:
+        headers = {"accept": "application/json"} | ({"authorization": f"Bearer {self._key.reveal()}"} if self._key else {})
+        scrubber = Scrubber(self.secrets())
+        try:
+            asked = urllib.request.Request(f"{self.base_url}/models", headers=headers)  # noqa: S310  # http(s): see openai_compatible
+            with urllib.request.urlopen(asked, timeout=_PATIENCE) as answer:  # noqa: S310  # the same
+                return [str(one["id"]) for one in json.load(answer)["data"]]
+        except urllib.error.HTTPError as exc:
+            exc.close()
+            kind = ModelAuthFailed if exc.code in (401, 403) else ModelError
+            failure = kind(f"{self!r} does not list its models: HTTP {exc.code}.", status=exc.code, retryable=exc.code >= 500)
+        except (ValueError, KeyError, TypeError):
+            failure = ModelResponseInvalid(f"{self!r} does not list its models: the answer is no such list.")
+        except OSError as exc:
+            text = scrubber.clean(str(getattr(exc, "reason", exc)))
+            failure = ModelError(f"{self!r} could not be reached: {text}.", advice="Is the server running?", retryable=True)
+        raise failure
+
+    async def opened(self) -> Model:
+        """The library's model. Without a name, the first that the service lists."""
+        from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415  # 1.5 s, which only the first turn pays
+        from pydantic_ai.profiles.openai import OpenAIModelProfile  # noqa: PLC0415  # the same
+        from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415  # the same
+
+        if self._is_found:
+            names = await self.list_models()
+            if not names:
+                raise ModelError(f"{self!r} has no model.", advice="Load one, or give its name: model='…'.")
+            self.model, self._is_found = f"{_NAME}:{names[0]}", False
+        key = self._key.reveal() if self._key is not None else None
+        provider = OpenAICompatibleProvider(_NAME, base_url=self.base_url or "", api_key=key)
+        profile = OpenAIModelProfile(
+            supports_json_schema_output=self._native,
+            native_output_requires_schema_in_instructions=True,  # a grammar only masks; the model has to be told as well
+            openai_chat_supports_multiple_system_messages=False,  # many chat templates refuse a second one
+        )
+        return OpenAIChatModel(self.model_id, provider=provider, profile=profile)
+
+
+_NAME = "openai-compatible"
+"""The vendor, as this room and pydantic-ai's messages name it."""
+
+
+def openai_compatible(
+    url: str,
+    model: str | None = None,
+    api_key: str | Key | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    native_output: bool = True,
+    attempts: int = 3,
+    longest_wait: float = 60.0,
+    first_wait: float = 1.0,
+    on_wait: OnWait | None = None,
+    stream: bool | None = None,
+) -> CompatibleModel:
+    """A model behind an address that speaks OpenAI's chat completions.
+
+    Args:
+        url: of the service, as `http://127.0.0.1:8080` or with its `/v1`; where there is no path, `/v1` is meant.
+        model: its name; None: the first that the service lists, asked for with the first turn.
+        api_key: where the service wants one. `OPENAI_API_KEY` is never sent to it.
+        settings: as for VendorModel.
+        native_output: whether an output schema goes as `response_format`; False: as a tool that has to be called.
+        attempts: as for VendorModel.
+        longest_wait: the same.
+        first_wait: the same.
+        on_wait: the same.
+        stream: the same.
+
+    Raises:
+        InvalidRequest: `url` is no http(s) address.
+    """
+    parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidRequest("An address begins with http:// or https:// and names a host, and this is none.")
+    path = parts.path.rstrip("/") or "/v1"
+    return CompatibleModel(
+        urlunsplit((parts.scheme, parts.netloc, path, "", "")),
+        model,
+        native=native_output,
+        api_key=api_key,
+        settings=settings,
+        attempts=attempts,
+        longest_wait=longest_wait,
+        first_wait=first_wait,
+        on_wait=on_wait,
+        stream=stream,
+    )

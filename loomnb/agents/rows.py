@@ -1,0 +1,118 @@
+"""What a store of threads keeps beside messages: the row of a run, and what rows of tool calls say on messages.
+
+Every store answers these questions alike, in memory or in a file; so the answers are here, as functions of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from loomnb.agents.spi import ChatMessage, ToolCallRow
+
+__all__ = ["RunRow", "RunStatus", "approval_of", "outcome_of", "used_tokens", "with_approvals"]
+
+RunStatus = Literal["running", "completed", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """What is on record of a run of an agent.
+
+    Attributes:
+        prompt_hash: SHA-256 of the instructions without what memory and retrieval added, so that runs of one prompt are found.
+        retries: how often it was taken up again.
+        error_code: of a failed run; a cancelled one has neither code nor message.
+        duration_ms: of a run that ended.
+    """
+
+    run_id: str
+    thread_id: str
+    actor_ref: str
+    agent_name: str | None = None
+    parent_run_id: str | None = None
+    prompt_hash: str | None = None
+    status: RunStatus = "running"
+    error_code: str | None = None
+    error_message: str | None = None
+    retries: int = 0
+    started_at: str | None = None
+    ended_at: str | None = None
+    duration_ms: float | None = None
+
+
+def approval_of(row: ToolCallRow) -> dict[str, Any] | None:
+    """The approval that a row tells of, as a message shows it; None where nobody was to be asked.
+
+    `{"status", "approver", "expiresAt"?, "confirmation"?, "decidedBy"?, "decidedVia"?, "remember"?, "reason"?}`; the status is
+    `pending`, `rejected`, `expired` or `approved`. Who decided stands there only when somebody did, and a reason only on a
+    rejection.
+    """
+    if row.approver is None:
+        return None
+    status = {"pending_approval": "pending", "rejected": "rejected", "expired": "expired"}.get(row.status, "approved")
+    out: dict[str, Any] = {"status": status, "approver": row.approver}
+    if row.expires_at is not None:
+        out["expiresAt"] = row.expires_at
+    if row.confirmation is not None:
+        out["confirmation"] = row.confirmation
+    if status in ("approved", "rejected"):
+        out |= {
+            name: value for name, value in (("decidedBy", row.decided_by), ("decidedVia", row.decided_via)) if value is not None
+        }
+    if status == "approved" and row.remember:
+        out["remember"] = True
+    if status == "rejected" and row.reason is not None:
+        out["reason"] = row.reason
+    return out
+
+
+def with_approvals(messages: Iterable[ChatMessage], rows: Mapping[str, ToolCallRow]) -> list[ChatMessage]:
+    """The messages, with an `approval` on each tool call whose row tells of one. Messages without such calls stay as they are.
+
+    Args:
+        messages: of one thread.
+        rows: its rows, by the id of the call.
+    """
+    return [_with_approvals(message, rows) for message in messages]
+
+
+def _with_approvals(message: ChatMessage, rows: Mapping[str, ToolCallRow]) -> ChatMessage:
+    found = {
+        id_: approval for call in message.tool_calls or () if (approval := _approval(id_ := call.get("id"), rows)) is not None
+    }
+    if not found:
+        return message
+    calls: Sequence[Mapping[str, Any]] = [
+        {**call, "approval": found[call["id"]]} if call.get("id") in found else call for call in message.tool_calls or ()
+    ]
+    return replace(message, tool_calls=calls)
+
+
+def _approval(call_id: Any, rows: Mapping[str, ToolCallRow]) -> dict[str, Any] | None:
+    row = rows.get(call_id)
+    return None if row is None else approval_of(row)
+
+
+def outcome_of(row: ToolCallRow) -> dict[str, Any]:
+    """How far a call came, as `settle_history` wants to know it: `{"status", "output"?, "error"?, "reason"?, "decided"?}`.
+
+    `output` stands there once the call gave one, even None: a call that is still to run has the status, and no output.
+    `decided`: somebody agreed, and the call was on its way.
+    """
+    out: dict[str, Any] = {"status": row.status}
+    if row.status == "executed" or row.output is not None:
+        out["output"] = row.output
+    if row.error is not None:
+        out["error"] = row.error
+    if row.reason is not None:
+        out["reason"] = row.reason
+    if row.status == "pending_approval" and (row.decided_by is not None or row.decided_via is not None):
+        out["decided"] = True
+    return out
+
+
+def used_tokens(usage: Mapping[str, int]) -> int:
+    """Tokens that count against a ceiling: those in and those out. Unknown ones count as none."""
+    return int(usage.get("inputTokens", 0) or 0) + int(usage.get("outputTokens", 0) or 0)
