@@ -30,7 +30,7 @@ __all__ = [
 PROCESSING_TIME = "processing-time-ms"
 """The kind that every tool uses: milliseconds of its work."""
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("loomnb.agents")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
+from mcp.types import ListToolsResult, Tool
 
 import loomnb as loom
+from loomnb.agents import DefaultRolesPolicy, ToolRegistry, tool_of
 from loomnb.agents.mcp.client import CommandServer
 from loomnb.agents.mcp.errors import McpSecurityError, McpTransportError
 from loomnb.agents.mcp.toolset import McpTools, mcp_tools
@@ -33,7 +36,7 @@ def tools(shared: tuple[str, Front]) -> McpTools:
 
 
 def executed(tools: McpTools, name: str, arguments: Any, ctx: ToolContext = CTX) -> Any:
-    found = next(tool for tool in tools if tool.handler.remote_name == name)
+    found = next(tool for tool in tools if tool.remote_name == name)
     return asyncio.run(found.handler.execute(arguments, ctx))
 
 
@@ -56,7 +59,7 @@ def test_what_only_reads_is_a_read_and_everything_else_an_action(tools: McpTools
 def test_who_does_not_trust_the_server_says_what_reads(shared: tuple[str, Front]) -> None:
     found = asyncio.run(mcp_tools(f"{shared[0]}/mcp", read_only=["draw"], **OPEN))
 
-    assert [tool.handler.remote_name for tool in found if tool.spec.kind == "read"] == ["draw"]
+    assert [tool.remote_name for tool in found if tool.spec.kind == "read"] == ["draw"]
 
 
 def test_data_is_given_as_data_and_text_as_text(tools: McpTools) -> None:
@@ -85,6 +88,33 @@ def test_a_call_nobody_waits_for_is_over(tools: McpTools) -> None:
 
     with pytest.raises(InterruptedError):
         executed(tools, "hang", {}, ToolContext(actor=Actor(id="ann"), abort_signal=signal))
+
+
+def test_the_registry_takes_them_and_judges_their_input(tools: McpTools) -> None:
+    registry = ToolRegistry()
+    for tool in tools:
+        registry.register(*tool_of(tool))
+    ctx = ToolContext(actor=Actor(id="ann", roles=("clerk",)))
+    policy = DefaultRolesPolicy()
+
+    assert asyncio.run(registry.invoke("calc_add", {"a": 2, "b": 3}, ctx, policy)) == {"sum": 5}
+    with pytest.raises(loom.LoomError) as caught:
+        asyncio.run(registry.invoke("calc_add", {"a": "x"}, ctx, policy))
+    assert type(caught.value).__name__ == "ToolInputInvalidError"
+    offered = asyncio.run(registry.definitions_for(ctx.actor, policy))
+    assert [tool.name for tool in offered] == [tool.spec.name for tool in tools]
+
+
+def test_a_tool_with_a_schema_that_is_none_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    async def listing(ctx: Any, params: Any) -> ListToolsResult:
+        broken = {"type": "object", "properties": {"a": {"type": "nonsense"}}}
+        return ListToolsResult(tools=[Tool(name="bad", input_schema=broken), Tool(name="good", input_schema={"type": "object"})])
+
+    with serving(Server("half", on_list_tools=listing).streamable_http_app()) as (url, _):
+        tools = asyncio.run(mcp_tools(f"{url}/mcp", **OPEN))
+
+    assert [tool.remote_name for tool in tools] == ["good"]
+    assert "'bad'" in caplog.text
 
 
 def test_a_command_is_a_server_too() -> None:

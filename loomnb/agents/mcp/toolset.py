@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, overload
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from loomnb.agents.functional import FunctionalTool
+from loomnb.agents.input_schemas import InputSchema
 from loomnb.agents.mcp.client import CommandServer, Server, UrlServer, call_tool, list_tools
 from loomnb.agents.mcp.config import DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS, McpConfig, McpTransport
 from loomnb.agents.mcp.tools import said_by
 from loomnb.agents.spi import ToolContext, ToolScope, ToolSpec
-from loomnb.errors import ArgsInvalid, InvalidRequest, ToolFailed, fields_from_pydantic
+from loomnb.errors import ArgsInvalid, DefinitionError, InvalidRequest, ToolFailed, fields_from_pydantic
 
 __all__ = ["McpTool", "McpToolHandler", "McpTools", "mcp_tools"]
 
+_LOG = logging.getLogger("loomnb.agents")
 
-@dataclass(frozen=True, slots=True)
-class McpTool:
-    """A tool of a server: what is declared of it, and what does it."""
 
-    spec: ToolSpec
-    handler: McpToolHandler
+class McpTool(FunctionalTool):
+    """A tool of a server: what is declared of it, and what does it.
+
+    Attributes:
+        remote_name: as the server calls it.
+    """
+
+    def __init__(self, spec: ToolSpec, handler: McpToolHandler) -> None:
+        super().__init__(spec, handler)
+        self.remote_name = handler.remote_name
 
 
 class McpToolHandler:
@@ -119,6 +127,7 @@ class McpTools(Sequence[McpTool]):
         self._roles = tuple(roles) if roles is not None else None
         self._ability = ability
         self._tools: tuple[McpTool, ...] = ()
+        self._handlers: dict[str, McpToolHandler] = {}
 
     @overload
     def __getitem__(self, index: int) -> McpTool: ...
@@ -138,19 +147,27 @@ class McpTools(Sequence[McpTool]):
 
     async def refresh(self) -> McpTools:
         """Ask the server again, and give this very set back. What is gone is no longer offered, also by agents that were given
-        it before; what is new is in the set, for an agent that is made of it now.
+        it before; what is new is in the set, for an agent that is made of it now. A tool whose schema is none is left out, and
+        the log says so.
 
         Raises:
             LoomError: the server could not be asked, as for `mcp_tools`. The tools stay as they were: a server that cannot be
                 reached is not one that has no tools.
         """
-        listed = {str(tool["name"]): tool for tool in await list_tools(self.server, timeout_ms=self.timeout_ms)}
-        before = {tool.handler.remote_name: tool.handler for tool in self._tools}
+        found = await list_tools(self.server, timeout_ms=self.timeout_ms)
+        listed = {str(tool["name"]): tool for tool in found if self._sound(tool)}
+        self._handlers = {name: self._handlers.get(name) or McpToolHandler(self, name, tool) for name, tool in listed.items()}
+        self._tools = tuple(McpTool(self._spec(name, tool), self._handlers[name]) for name, tool in listed.items())
         self.listed = listed
-        self._tools = tuple(
-            McpTool(self._spec(name, tool), before.get(name) or McpToolHandler(self, name, tool)) for name, tool in listed.items()
-        )
         return self
+
+    def _sound(self, tool: Mapping[str, Any]) -> bool:
+        try:
+            InputSchema(tool["inputSchema"], f"The tool {tool['name']!r}")
+        except DefinitionError as exc:  # one that nobody could call must not keep the others from being called
+            _LOG.warning("%s has a tool that is left out. %s", self.server.where, exc.message)
+            return False
+        return True
 
     def name_of(self, remote_name: str) -> str:
         """The name that models are told: the prefix and the server's own, as letters, digits, `_` and `-`, 64 at the most.
