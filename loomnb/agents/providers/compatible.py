@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import urllib.error
 import urllib.request
@@ -12,11 +13,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 from loomnb.agents.providers.errors import ModelAuthFailed, ModelError, ModelResponseInvalid
 from loomnb.agents.providers.keys import Key, Scrubber
-from loomnb.agents.providers.vendor import OnWait, VendorModel
+from loomnb.agents.providers.turn import OnWait
+from loomnb.agents.providers.vendor import VendorModel
 from loomnb.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
+    from pydantic_ai.models.openai import OpenAIChatModel
 
 __all__ = ["CompatibleModel", "openai_compatible"]
 
@@ -52,8 +55,7 @@ class CompatibleModel(VendorModel):
             name,
             native=self._native,
             api_key=self._key,
-            settings=self.settings,
-            **self._manners(),
+            **self._options(),
         )
 
     async def list_models(self) -> list[str]:
@@ -84,8 +86,7 @@ class CompatibleModel(VendorModel):
 
     async def opened(self) -> Model:
         """The library's model. Without a name, the first that the service lists."""
-        from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415  # 1.5 s, which only the first turn pays
-        from pydantic_ai.profiles.openai import OpenAIModelProfile  # noqa: PLC0415  # the same
+        from pydantic_ai.profiles.openai import OpenAIModelProfile  # noqa: PLC0415  # 1.5 s, which only the first turn pays
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415  # the same
 
         if self._is_found:
@@ -100,7 +101,32 @@ class CompatibleModel(VendorModel):
             native_output_requires_schema_in_instructions=True,  # a grammar only masks; the model has to be told as well
             openai_chat_supports_multiple_system_messages=False,  # many chat templates refuse a second one
         )
-        return OpenAIChatModel(self.model_id, provider=provider, profile=profile)
+        return _model_class()(self.model_id, provider=provider, profile=profile)
+
+
+@functools.cache
+def _model_class() -> type[OpenAIChatModel]:
+    """OpenAI's chat completions, with what gateways such as OpenRouter and LiteLLM add: what the request cost."""
+    from pydantic_ai.models import openai as theirs  # noqa: PLC0415  # 1.5 s, which only the first turn pays
+
+    class Stream(theirs.OpenAIStreamedResponse):
+        def _map_chunk_provider_details(self, chunk: Any) -> dict[str, Any] | None:
+            return _cost_in(chunk)
+
+    class ChatModel(theirs.OpenAIChatModel):
+        def _process_provider_details(self, response: Any) -> dict[str, Any] | None:
+            return {**(super()._process_provider_details(response) or {}), **(_cost_in(response) or {})}
+
+        @property
+        def _streamed_response_cls(self) -> type[theirs.OpenAIStreamedResponse]:
+            return Stream
+
+    return ChatModel
+
+
+def _cost_in(answer: Any) -> dict[str, Any] | None:
+    cost = getattr(answer.usage, "cost", None)
+    return {"cost": cost} if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None
 
 
 _NAME = "openai-compatible"
