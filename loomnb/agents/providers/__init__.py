@@ -13,6 +13,7 @@ from loomnb.agents.providers.errors import (
     TurnCanceled,
 )
 from loomnb.agents.providers.keys import Key, ask_key, forget_keys
+from loomnb.agents.providers.local import LocalServer, OnProgress, local_model
 from loomnb.agents.providers.named import model_of_name
 from loomnb.agents.providers.turn import OnWait
 from loomnb.agents.providers.vendor import VendorModel
@@ -20,6 +21,7 @@ from loomnb.agents.providers.vendor import VendorModel
 __all__ = [
     "CompatibleModel",
     "Key",
+    "LocalServer",
     "LocalServerFailed",
     "ModelAuthFailed",
     "ModelError",
@@ -28,11 +30,13 @@ __all__ = [
     "ModelRateLimited",
     "ModelResponseInvalid",
     "ModelStreamCut",
+    "OnProgress",
     "OnWait",
     "TurnCanceled",
     "VendorModel",
     "ask_key",
     "forget_keys",
+    "local_model",
     "model_of_name",
     "openai_compatible",
 ]
