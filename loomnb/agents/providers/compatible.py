@@ -13,9 +13,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from loomnb.agents.providers.errors import ModelAuthFailed, ModelError, ModelResponseInvalid
 from loomnb.agents.providers.keys import Key, Scrubber
+from loomnb.agents.providers.outputs import OUTPUT_TOOL, Output
 from loomnb.agents.providers.turn import OnWait
 from loomnb.agents.providers.vendor import VendorModel
 from loomnb.errors import InvalidRequest
+from loomnb.runtime import TurnRequest
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -58,6 +60,16 @@ class CompatibleModel(VendorModel):
             **self._options(),
         )
 
+    def adjusted(self, settings: dict[str, Any], request: TurnRequest, output: Output | None) -> dict[str, Any]:
+        """The settings, with the forced tool by name: servers of small models take that, and answer `required` with nothing."""
+        forced = request.tool_choice if request.tool_choice in [tool.name for tool in request.tools] else None
+        if output is not None and output.mode == "tool" and not request.tools:
+            forced = OUTPUT_TOOL
+        if forced is None:
+            return settings
+        choice = {"type": "function", "function": {"name": forced}}
+        return {**settings, "extra_body": {**settings.get("extra_body", {}), "tool_choice": choice}}
+
     async def list_models(self) -> list[str]:
         """The names of the models that the service has.
 
@@ -67,10 +79,11 @@ class CompatibleModel(VendorModel):
         return await asyncio.to_thread(self._listed)
 
     def _listed(self) -> list[str]:
-        headers = {"accept": "application/json"} | ({"authorization": f"Bearer {self._key.reveal()}"} if self._key else {})
         scrubber = Scrubber(self.secrets())
         try:
-            asked = urllib.request.Request(f"{self.base_url}/models", headers=headers)  # noqa: S310  # http(s): see openai_compatible
+            asked = urllib.request.Request(f"{self.base_url}/models")  # noqa: S310  # http(s): see openai_compatible
+            if self._key is not None:  # and not to whomever it is redirected to
+                asked.add_unredirected_header("authorization", f"Bearer {self._key.reveal()}")
             with urllib.request.urlopen(asked, timeout=_PATIENCE) as answer:  # noqa: S310  # the same
                 return [str(one["id"]) for one in json.load(answer)["data"]]
         except urllib.error.HTTPError as exc:

@@ -94,7 +94,7 @@ class LocalServer:
         self.path = Path(gguf_path).expanduser()
         if not _is_gguf(self.path):
             raise InvalidRequest(
-                f"{self.path.name} is no GGUF model file.", advice="Give the path of a file that ends with .gguf."
+                f"{self.path.name} is no GGUF model file.", advice="Give the path of a .gguf file."
             )
         if context < 1 or timeout <= 0:
             raise InvalidRequest("The context is at least one token, and the time-out longer than 0 seconds.")
@@ -157,7 +157,7 @@ class LocalServer:
         return self
 
     def stop(self) -> None:
-        """End it, and wait until it is over. Nothing happens when it is over already, or belongs to the process that forked us."""
+        """End it, and wait until it is over. Nothing happens when it is over already, or was started before a fork."""
         with self._guard:
             self._end()
 

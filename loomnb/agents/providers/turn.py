@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from loomnb.agents.providers.answers import Frames, result_of, usage_of
 from loomnb.agents.providers.errors import ModelResponseInvalid, ModelStreamCut, TurnCanceled
 from loomnb.agents.providers.keys import Scrubber
-from loomnb.agents.providers.outputs import output_for
+from loomnb.agents.providers.outputs import Output, output_for
 from loomnb.agents.providers.prompts import parameters_of, prompt_of, settings_of
 from loomnb.agents.providers.retrying import retried
 from loomnb.agents.providers.translating import missing_package, translated
@@ -59,6 +59,7 @@ class Owner(Protocol):
     @property
     def model_id(self) -> str: ...
     def secrets(self) -> list[str | None]: ...
+    def adjusted(self, settings: dict[str, Any], request: TurnRequest, output: Output | None) -> dict[str, Any]: ...
     async def opened(self) -> Model: ...
 
 
@@ -133,7 +134,7 @@ class Turn:
         output = output_for(request.output_schema, model.profile)
         system, prompt = prompt_of(request, model.system)
         parameters = parameters_of(request, system, output)
-        settings: Any = settings_of(request, owner.settings)
+        settings: Any = owner.adjusted(settings_of(request, owner.settings), request, output)
         frames = self._frames = Frames(request.sink, output)
         streams = owner.manners.stream
         async with model:

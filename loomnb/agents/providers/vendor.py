@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from loomnb.agents.providers.keys import Key, key_of
+from loomnb.agents.providers.outputs import Output
 from loomnb.agents.providers.turn import Manners, OnWait, Turn
 from loomnb.errors import InvalidRequest
 from loomnb.runtime import TurnRequest, TurnResult
@@ -123,6 +124,11 @@ class VendorModel:
         """What must not stand in a text: the key, and what the address has of a user and a password."""
         key = self._key or (key_of(self.vendor) if self.base_url is None else None)
         return [key.reveal() if key is not None else None, self.base_url]
+
+    def adjusted(self, settings: dict[str, Any], request: TurnRequest, output: Output | None) -> dict[str, Any]:
+        """The settings of a turn, with what this service wants beside."""
+        del request, output
+        return settings
 
     async def opened(self) -> Model:
         """The library's model, made anew for each turn: its connections belong to the event loop that opened them.
