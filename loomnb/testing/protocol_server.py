@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from loomnb.testing.protocol_wire import Reply, body_of, events_of
 
@@ -36,7 +36,7 @@ class ReceivedRequest:
     Attributes:
         path: without the query.
         headers: names in lower case.
-        body: parsed; None when there was none.
+        body: parsed; empty when there was none.
     """
 
     path: str
@@ -78,7 +78,7 @@ class ProtocolServer:
         outer = self
 
         class Handler(_Handler):
-            server_of = outer
+            server_of: ClassVar[ProtocolServer] = outer
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
@@ -138,7 +138,7 @@ def _has_left(client: socket.socket) -> bool:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server_of: ProtocolServer
+    server_of: ClassVar[ProtocolServer]
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the library's word
@@ -156,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         """An answer of the script."""
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         path = self.path.partition("?")[0]
-        body = json.loads(raw) if raw else None
+        body: dict[str, Any] = json.loads(raw) if raw else {}
         reply = self.server_of.take(ReceivedRequest(path, {k.lower(): v for k, v in self.headers.items()}, body))
         protocol = next((name for end, name in _PROTOCOLS.items() if path.endswith(end)), None)
         if protocol is None:
