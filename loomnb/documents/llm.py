@@ -35,8 +35,8 @@ class LlmMessageDocument(_Said):
         role: whose it is; the results of tools are a user's.
         text: Markdown; of several texts all, joined by newlines.
         id: the message's own.
-        blocks: its parts, in order: `{"type": "text", "text"}`, `{"type": "thinking", "text"}`, `{"type": "tool_call", "id", "name",
-            "args"}`, `{"type": "tool_result", "toolCallId", "content", "isError"}`.
+        blocks: its parts, in order: `{"type": "text", "text"}`, `{"type": "thinking", "text"}`,
+            `{"type": "tool_call", "id", "name", "args"}`, `{"type": "tool_result", "toolCallId", "content", "isError"}`.
         stop_reason: why the model ended its turn.
 
     What a provider gave natively is in the document's meta: `{"response", "provider"}`.
