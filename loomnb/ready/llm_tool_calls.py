@@ -94,7 +94,7 @@ class _Outcome:
 
 @tool(name="llm_delegate_tool_calls", schema=LlmDelegateToolCallsArgs, config_schema=LlmDelegateToolCallsConfig)
 class LlmDelegateToolCallsTool(BaseTool[LlmDelegateToolCallsArgs, LlmDelegateToolCallsConfig, dict[str, Any]]):
-    """Run all tool calls of a model's message, side by side.
+    """Run all tool calls of a model's message: `async def` tools side by side, those that work on threads one after the other.
 
     The data is `{"allCompleted", "toolResults", "pendingCount", "errorCount", "hasErrors", "errors": [{"toolName", "toolCallId",
     "message"}]}`, and `pending` with the calls whose sub-workflows go on; each of those resumes the callback's transition, whose
@@ -110,7 +110,7 @@ class LlmDelegateToolCallsTool(BaseTool[LlmDelegateToolCallsArgs, LlmDelegateToo
         """Run them."""
         config = options.config or LlmDelegateToolCallsConfig()
         calls = calls_of(args.message)
-        outcomes = await asyncio.gather(*(_called(call, args.callback.transition, config.tools) for call in calls))
+        outcomes = await _all_called(calls, args.callback.transition, config.tools)
         delegation = _added({"toolResults": [], "errors": []}, outcomes)
         pending = [{"toolCallId": o.call_id, "toolName": o.name} for o in outcomes if o.is_pending]
         delegation |= {"allCompleted": not pending, "pendingCount": len(pending)}
@@ -164,6 +164,28 @@ class LlmUpdateToolResultTool(BaseTool[LlmUpdateToolResultArgs, LlmUpdateToolRes
 
 
 # -- one call -------------------------------------------------------------------------------------
+
+
+async def _all_called(calls: list[dict[str, Any]], transition: str, allowed: list[str] | None) -> list[_Outcome]:
+    # A move collects what is saved and started without a lock, and sync tools work on threads: two at once would lose documents
+    # of one another. So they take turns, when those on the loop are through.
+    done: dict[int, _Outcome] = {}
+
+    async def one(at: int) -> None:
+        done[at] = await _called(calls[at], transition, allowed)
+
+    in_turn = [at for at, call in enumerate(calls) if _is_sync(call, allowed)]
+    await asyncio.gather(*(one(at) for at in range(len(calls)) if at not in in_turn))
+    for at in in_turn:
+        await one(at)
+    return [done[at] for at in sorted(done)]
+
+
+def _is_sync(call: Mapping[str, Any], allowed: list[str] | None) -> bool:
+    try:
+        return not inspect.iscoroutinefunction(callable_tool(str(call.get("name")), allowed).body)
+    except Exception:  # noqa: BLE001  # the call itself says what is wrong with it
+        return False
 
 
 async def _called(call: Mapping[str, Any], transition: str, allowed: list[str] | None) -> _Outcome:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -241,6 +243,26 @@ def test_what_the_provider_raises_fails_the_run_and_a_retry_asks_again(session: 
     run.retry()
 
     assert run.wait(10) == {"response": "Hello."}
+
+
+def test_a_run_that_is_canceled_in_a_turn_tells_its_provider(session: loom.Loom) -> None:
+    asked, ended = threading.Event(), threading.Event()
+
+    async def never(request: TurnRequest, turn: int) -> str:
+        request.signal.add_listener(lambda reason: ended.set())
+        asked.set()
+        await asyncio.Event().wait()
+        return ""
+
+    loom.use_models(ScriptedModel(never))
+    run = session.start(AgentWorkflow, ARGS)
+    assert asked.wait(10)
+
+    run.cancel()
+
+    assert ended.wait(10)
+    at_rest(run)
+    assert (run.status, [d.content["role"] for d in run.documents]) == ("canceled", ["user"])
 
 
 # -- people ---------------------------------------------------------------------------------------

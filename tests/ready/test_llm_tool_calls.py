@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -138,6 +139,30 @@ def test_all_calls_run_side_by_side() -> None:
     run = delegated(("first", {}), ("second", {}))
 
     assert [loads(r["content"]) for r in results(run)] == ["first", "second"]
+
+
+def test_documents_and_sub_workflows_of_tools_on_threads_are_all_there() -> None:
+    loom.workflow(name="slow_child")(SlowChild)
+
+    @loom.tool(name="busy")
+    class Busy(loom.BaseTool[Any, Any, Any]):
+        child: SlowChild
+
+        def handle(self, args: Any, ctx: Any, options: loom.ToolCallOptions[Any]) -> loom.ToolEnvelope:
+            for number in range(20):
+                self.document_store.save(loom.PlainDocument(text=str(number)))
+            return loom.ToolEnvelope(pending=self.child.run({}, callback=options.callback, show="hidden"))
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # threads that could get in between one another's writes do
+    try:
+        outcome = run_transition(delegating(), "begin", args={"message": message(*[("busy", {})] * 20)})
+    finally:
+        sys.setswitchinterval(usual)
+
+    assert outcome.state["now"]["pendingCount"] == 20
+    assert sorted(d.index for d in outcome.documents) == list(range(400))
+    assert len(outcome.children) == 20
 
 
 def test_only_what_was_offered_may_be_called() -> None:
