@@ -14,6 +14,7 @@ from loomnb.asks import Ask, Form
 from loomnb.documents import PROMPTS, DocumentEntity, form_of_ui, is_hidden, transitions_of, widget_of
 from loomnb.names import humanised
 from loomnb.present.markdown import escape, html_block, markdown_html, markdown_safe, without_controls
+from loomnb.present.messages import blocks_html, blocks_plain
 from loomnb.present.values import value_html
 from loomnb.present.widgets import field_lines, form_html, form_plain, prompt_html, prompt_plain
 
@@ -146,7 +147,7 @@ def document_kind(entity: DocumentEntity) -> str:
         if widget in PROMPTS:
             return "prompt"
         drawn = widget or entity.document_name
-        if drawn == "message" and "role" in content:
+        if drawn in ("message", "llm-message") and "role" in content:
             return "message"
         if drawn in _TEXTS and isinstance(content.get(_TEXTS[drawn]), str):
             return drawn
@@ -183,7 +184,7 @@ def document_html(entity: DocumentEntity, children: Mapping[str, Child] = _NO_CH
         return f"<p>{escape(line)}</p>" + (f'<div style="{_BELOW}">{told}</div>' if told else "")
     match document_kind(entity):
         case "message":
-            return markdown_html(content.get("text") or "")
+            return markdown_html(content.get("text") or "") + blocks_html(content.get("blocks"))
         case "markdown":
             return markdown_html(content["markdown"])
         case "plain":
@@ -207,7 +208,7 @@ def document_plain(entity: DocumentEntity, children: Mapping[str, Child] = _NO_C
         return "\n".join([line, *(f"  {one}" for one in _told_plain(below).splitlines())] if below else [line])
     match document_kind(entity):
         case "message":
-            return f"[{content['role']}] {content.get('text') or ''}"
+            return "\n".join([f"[{content['role']}] {content.get('text') or ''}".rstrip(), *blocks_plain(content.get("blocks"))])
         case "markdown":
             return str(content["markdown"])
         case "plain":
