@@ -95,7 +95,7 @@ def interrupted_content(call: Mapping[str, Any]) -> AskContent:
         "canRemember": False,
     }
     return AskContent(
-        kind="approval", name=call["name"], key=f"{call['name']} again", label=request["title"], request=request,
+        kind="approval", name=f"again:{call['name']}", key=f"again:{call['name']}", label=request["title"], request=request,
         description=str(request["detail"]),
     )  # fmt: skip
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from loomnb.agents.approvals import accept_ask
 from loomnb.agents.deps import LoopDeps
-from loomnb.agents.failures import RunCancelledError, agent_failure_code
+from loomnb.agents.failures import RunCancelledError, agent_failure_code, stream_failure
+from loomnb.agents.frames import frame
 from loomnb.agents.hooks import JournalHooks
 from loomnb.agents.journal_store import JournalAgentStore, agent_store_of, collecting
 from loomnb.agents.loop import run_agent_loop
@@ -34,9 +35,12 @@ from loomnb.runtime import (
     current_attempt,
 )
 
-__all__ = ["AgentRunDefinition", "know_agent", "streams_of"]
+__all__ = ["AGENT_CONFIG", "AgentRunDefinition", "fingerprint_of", "know_agent", "origin_of", "streams_of"]
 
 TURN = "turn"
+
+AGENT_CONFIG = "agent"
+"""What the configuration of an agent's run has, so that its handle is known for one where the agent is not."""
 
 MakeDeps = Callable[[RunRecord, Mapping[str, Any], JournalAgentStore], LoopDeps]
 """What a turn works with, from the run, its arguments and the store."""
@@ -189,7 +193,6 @@ class AgentRunDefinition:
 
     async def _failed(self, store: JournalAgentStore, record: RunRecord, live: LiveCall, exc: Exception) -> None:
         """A turn failed: nobody waits for its calls any more, and its row says how it ended."""
-        writer = _STREAMS.open(record.id)
         if not live.alive:
             return  # it was stopped, and that is on record already
         code = agent_failure_code(exc)
@@ -197,10 +200,8 @@ class AgentRunDefinition:
             await settle_dead_run(store, record.id, {"code": code, "message": str(exc)}, record.loaded_args["thread"])
         live.add_rows(rows)
         await live.flush()
-        if isinstance(exc, RunCancelledError):
-            await writer.end()
-        else:
-            await writer.fail({"code": code, "message": str(exc)})
+        last = frame("cancelled") if isinstance(exc, RunCancelledError) else frame("error", **stream_failure(exc))
+        _STREAMS.finish(record.id, last)
 
 
 def _stopped(store: JournalAgentStore, record: RunRecord, live: LiveCall, reason: BaseException) -> None:
@@ -213,19 +214,21 @@ def _stopped(store: JournalAgentStore, record: RunRecord, live: LiveCall, reason
             finished(settle_dead_run(store, record.id, {"code": "cancelled", "message": ""}, thread))
         if rows:
             live.engine.database.put(rows, lambda *_: None)
-        _STREAMS.cancelled(record.id)
+        _STREAMS.finish(record.id, frame("cancelled"))
 
 
 def _input(args: Mapping[str, Any], name: str) -> AgentTurnInput:
-    actor = Actor(id=args.get("actor", "local"), roles=args.get("roles"), tenant_ref=args.get("tenant"))
+    roles = args.get("roles")
+    actor = Actor(
+        id=args.get("actor", "local"), roles=tuple(roles) if roles is not None else None, tenant_ref=args.get("tenant")
+    )
     return AgentTurnInput(
         thread_id=args["thread"],
-        actor=actor if actor.roles is None else replace(actor, roles=tuple(actor.roles or ())),
+        actor=actor,
         user_text=args.get("text", ""),
         attachments=thaw(args["attachments"]) if args.get("attachments") else None,
         agent_name=name,
         regenerate=args.get("regenerate", False),
-        model=args.get("model"),
         persona=args.get("persona"),
         day=args.get("day"),
         deliver_to=args.get("deliver"),

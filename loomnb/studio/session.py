@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 import duckdb
 
+from loomnb.agents import AGENT_CONFIG
 from loomnb.asks import NOTHING, Ask, Script, check_confirmation, check_questions, read_answers
 from loomnb.blueprints import (
     Blueprint,
@@ -47,6 +48,7 @@ from loomnb.runtime import (
     Status,
 )
 from loomnb.store import Database, Relation, damaged, query
+from loomnb.studio.chats import AgentRun
 from loomnb.studio.face import current_face, notebook_face
 from loomnb.studio.held import Held
 from loomnb.studio.queries import caller_names, frame_of, interruptible
@@ -373,10 +375,17 @@ class Loom:
             heading=heading,
         )
 
+    @property
+    def face(self) -> Callable[[], Face]:
+        """What finds the face that shows runs."""
+        return self._face
+
     def _handle(self, record: RunRecord) -> Run:
         if record.stamped and record.artifacts is None:
             record.artifacts = self.storage.artifacts_of(record.id) if record.moves else ()
         kind = FlowRun if record.stamped else AskRun if record.workflow == ASK.name else Run
+        if isinstance(record.config, Mapping) and AGENT_CONFIG in record.config:
+            kind = AgentRun
         return kind(record, self.runtime, self._face)
 
     def events(self, after: int | str | None = None) -> AsyncGenerator[RunEvent]:
@@ -471,7 +480,7 @@ class Loom:
         """Run one read-only query over the store; frames of the notebook are found by name.
 
         Tables: runs, moves, documents, asks, answers, logs, events, states, artifacts, artifact_history, records, step_calls,
-        journal.
+        threads, messages, tool_calls, model_usage, model_costs, model_prices, agent_runs, journal.
 
         Args:
             sql: one statement.
