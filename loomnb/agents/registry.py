@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
+from loomnb.agents.control_flow import is_not_a_failure
 from loomnb.agents.input_schemas import InputIssues, InputSchema, canonical_json
 from loomnb.agents.spi import Actor, Preflight, RolesPolicy, ToolContext, ToolHandler, ToolKind, ToolScope, ToolSpec, settled
 from loomnb.agents.tool_errors import (
@@ -295,7 +296,8 @@ class ToolRegistry:
         return entry is not None and entry.hook("present") is not None
 
     async def present_result(self, name: str, output: Any, ctx: ToolContext) -> None:
-        """Show a result that was had without `invoke`: of a preflight that completed the call. Never raises, as there."""
+        """Show a result that was had without `invoke`: of a preflight that completed the call. What goes wrong
+        is reported, as there; only a signal of the runner comes through."""
         entry = self._entries.get(name)
         if entry is not None:
             await _present(entry, output, ctx)
@@ -442,7 +444,9 @@ async def _present(entry: _Entry, output: Any, ctx: ToolContext) -> None:
                 collector.judge(push)
         for push in pushes:
             ctx.emit_ui(push.component, push.props, version=push.version, fallback_text=push.fallback_text)
-    except Exception as exc:  # noqa: BLE001  # the author's own code
+    except Exception as exc:
+        if is_not_a_failure(exc):
+            raise
         await _report(entry.spec.name, exc, ctx)
 
 
