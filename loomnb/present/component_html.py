@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from loomnb.errors import Refused
+from loomnb.present.built_in import BUILT_IN, component_text
 from loomnb.present.component_text import cell_text, column_side, component_number, line_diff
-from loomnb.present.components import BUILT_IN, component_text
 from loomnb.present.markdown import escape, plain_line
 from loomnb.present.negotiation import TREE, judge_ui
 
