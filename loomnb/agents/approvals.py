@@ -46,7 +46,11 @@ def filled(template: str, values: Any) -> str:
 
 
 def approval_content(
-    call: Mapping[str, Any], spec: ToolSpec | None, schema: Any, confirmation: Mapping[str, Any] | None, expires_at: datetime | None
+    call: Mapping[str, Any],
+    spec: ToolSpec | None,
+    schema: Any,
+    confirmation: Mapping[str, Any] | None,
+    expires_at: datetime | None,
 ) -> AskContent:
     """How an approval is asked: with the tool's own words where it has some."""
     presented = dict(spec.presentation or {}) if spec is not None else {}

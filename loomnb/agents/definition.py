@@ -111,7 +111,9 @@ class AgentRunDefinition:
             errors["thread"] = "required"
         if errors:
             raise ArgsInvalid(
-                f"These arguments do not fit a turn of {self.name!r}.", errors, advice="Use agent.run(text), which makes a thread."
+                f"These arguments do not fit a turn of {self.name!r}.",
+                errors,
+                advice="Use agent.run(text), which makes a thread.",
             )
         stored = freeze(dict(raw), None, "args")
         return stored, stored
@@ -219,9 +221,7 @@ def _stopped(store: JournalAgentStore, record: RunRecord, live: LiveCall, reason
 
 def _input(args: Mapping[str, Any], name: str) -> AgentTurnInput:
     roles = args.get("roles")
-    actor = Actor(
-        id=args.get("actor", "local"), roles=tuple(roles) if roles is not None else None, tenant_ref=args.get("tenant")
-    )
+    actor = Actor(id=args.get("actor", "local"), roles=tuple(roles) if roles is not None else None, tenant_ref=args.get("tenant"))
     return AgentTurnInput(
         thread_id=args["thread"],
         actor=actor,

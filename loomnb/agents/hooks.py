@@ -13,16 +13,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from loomnb.agents.approvals import interrupted_content, approval_content, repeat_content, elicitation_content
-from loomnb.agents.control_flow import NonDeterminismError, is_control_flow_signal
+from loomnb.agents.approvals import approval_content, elicitation_content, interrupted_content, repeat_content
+from loomnb.agents.control_flow import NonDeterminismError
 from loomnb.agents.history import drop_blank, settle_history, unanswered_calls
 from loomnb.agents.journal_store import JournalAgentStore, collecting
-from loomnb.agents.results import STOPPED
 from loomnb.agents.registry import ToolRegistry
-from loomnb.agents.spi import AnswersReply, ChatMessage, Decision, ToolContext, TokenStreamSink, settled
+from loomnb.agents.results import STOPPED
+from loomnb.agents.spi import AnswersReply, Decision, TokenStreamSink, ToolContext
 from loomnb.agents.work_base import pushed
-from loomnb.errors import LoomError, OwnershipLost, StepError
-from loomnb.runtime import AbortSignal, LiveCall, SinkWriter
+from loomnb.errors import LoomError, StepError
+from loomnb.runtime import AbortSignal, LiveCall
 
 __all__ = ["JournalHooks"]
 
@@ -122,7 +122,11 @@ class JournalHooks:
         row = next((r for r in self._store.tool_calls(self._thread_id) if r.id == call["id"] and r.run_id == self.run_id), None)
         expires = (call.get("approval") or {}).get("expiresAt")
         content = approval_content(
-            call, spec, schema, row.confirmation if row is not None else None, datetime.fromisoformat(expires) if expires else None
+            call,
+            spec,
+            schema,
+            row.confirmation if row is not None else None,
+            datetime.fromisoformat(expires) if expires else None,
         )
         return await self._ask(f"tool:{self.run_id}:{call['id']}", content, "approval", Decision.from_json)
 
@@ -186,5 +190,3 @@ class _Anybody:
 
 def _diverged(exc: BaseException) -> bool:
     return isinstance(exc, LoomError) and exc.code == "STEP_REPLAY_DIVERGED"
-
-

@@ -375,7 +375,9 @@ class JournalAgentStore(InMemoryAgentStore):
             await super().bump_run_retries(run_id)
             row = self._runs.get(run_id)
             if row is not None:
-                self._runs[run_id] = replace(row, status="running", error_code=None, error_message=None, ended_at=None, duration_ms=None)
+                self._runs[run_id] = replace(
+                    row, status="running", error_code=None, error_message=None, ended_at=None, duration_ms=None
+                )
                 self._log_run(run_id)
 
     async def thread_of_run(self, run_id: str) -> str | None:

@@ -136,7 +136,9 @@ class Agent:
         for thing in tools:
             spec, handler = self._tool(thing, {**frame.f_globals, **frame.f_locals})
             if self.registry.has(spec.name):
-                raise DefinitionError(f"The agent {name!r} has two tools called {spec.name!r}.", advice="Name one of them otherwise.")
+                raise DefinitionError(
+                    f"The agent {name!r} has two tools called {spec.name!r}.", advice="Name one of them otherwise."
+                )
             self.registry.register(spec, handler)
         if output is not None:
             output_json_schema(output)
@@ -293,7 +295,6 @@ class Agent:
     def __repr__(self) -> str:
         tools = ", ".join(spec.name for spec in self.tools) or "no tools"
         return f"<Agent {self.name}: {self.model!r}, {tools}>"
-
 
 
 def _thread_id(thread: str | Chat | None) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from loomnb.agents import ModelPrice
 from loomnb.blueprints import Blueprint, FlowRun, WorkflowModule, blueprint_of, known_blueprint
 from loomnb.errors import Conflict, LoomError
 from loomnb.ids import SYSTEM, Source
@@ -50,6 +51,7 @@ __all__ = [
     "restore",
     "run",
     "runs",
+    "set_model_prices",
     "snapshot",
     "sql",
     "start",
@@ -296,6 +298,18 @@ def answers(mapping: Mapping[str, Any] | None) -> None:
 def sql(sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
     """Run one read-only query over the default store: see `Loom.sql`."""
     return default().sql(sql, params)
+
+
+def set_model_prices(prices: Mapping[str, tuple[float, float]] | Sequence[ModelPrice]) -> None:
+    """Say what models cost, for what their providers do not price themselves; `model_costs` and the chat panel estimate by it.
+
+    Args:
+        prices: model → USD for a million tokens (input, output); or whole ModelPrices.
+
+    Raises:
+        DefinitionError: a price is no number from 0 on.
+    """
+    default().set_model_prices(prices)
 
 
 def snapshot(path: str) -> Path:

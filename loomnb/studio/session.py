@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 import duckdb
 
-from loomnb.agents import AGENT_CONFIG
+from loomnb.agents import AGENT_CONFIG, JournalPricing, ModelPrice, agent_store_of, seed_model_prices
 from loomnb.asks import NOTHING, Ask, Script, check_confirmation, check_questions, read_answers
 from loomnb.blueprints import (
     Blueprint,
@@ -473,6 +473,18 @@ class Loom:
     def _from(script: Script, record: RunRecord, ask: Ask) -> tuple[Any, str]:
         payload = script.payload(record.workflow, ask)
         return payload, script.missing(record.workflow, ask) if payload is NOTHING else script.source
+
+    # -- agents -----------------------------------------------------------------------------------
+
+    def set_model_prices(self, prices: Mapping[str, tuple[float, float]] | Sequence[ModelPrice]) -> None:
+        """Say what models cost; see `loom.set_model_prices`."""
+        given = (
+            [ModelPrice(model_id=model, input_price_per_1m=one[0], output_price_per_1m=one[1]) for model, one in prices.items()]
+            if isinstance(prices, Mapping)
+            else list(prices)
+        )
+        store = agent_store_of(self._database, self.runtime.source)
+        store.now(seed_model_prices(JournalPricing(self._database), given))
 
     # -- SQL --------------------------------------------------------------------------------------
 

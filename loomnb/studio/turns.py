@@ -107,7 +107,7 @@ def _check(agent: AgentLike, asked: TurnRequested) -> None:
         raise Refused(f"Nothing was said to {agent.name!r}.", advice='Write agent.run("…").')
     if asked.persona is not None and not agent.has_persona(asked.persona):
         raise NotFound(f"The agent {agent.name!r} has no persona {asked.persona!r}.")
-    if asked.model is not None and asked.model not in agent.models and not (":" in asked.model):
+    if asked.model is not None and asked.model not in agent.models and ":" not in asked.model:
         known = ", ".join(agent.models) or "none"
         raise NotFound(f"The agent {agent.name!r} has no model {asked.model!r}.", advice=f"Give vendor:name, or one of: {known}.")
 
@@ -204,7 +204,9 @@ def run_tool(thing: Any) -> tuple[ToolSpec, RunTool] | None:
     if isinstance(thing, type) and issubclass(thing, BaseWorkflow):
         definition = definition_of(thing)
         schema = getattr(definition, "schema", None)
-        return ToolSpec(name=definition.name, description=(thing.__doc__ or definition.title).strip(), input_schema=schema), RunTool(thing)
+        return ToolSpec(
+            name=definition.name, description=(thing.__doc__ or definition.title).strip(), input_schema=schema
+        ), RunTool(thing)
     if isinstance(thing, (Blueprint, WorkflowModule)):
         blueprint = thing.blueprint if isinstance(thing, WorkflowModule) else thing
         name = blueprint.flow_name.replace("-", "_")
@@ -218,4 +220,3 @@ _INTENT = {
     "required": ["intent"],
     "additionalProperties": False,
 }
-
