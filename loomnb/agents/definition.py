@@ -66,6 +66,7 @@ class AgentRunDefinition:
         origin: where it was written.
         fingerprint: changes with its instructions and tools; a stored run goes on all the same, by what is on record.
         make: what each turn works with.
+        agent: whose turns these are, for who shows them: an object with `chat(thread)`; None: nobody's that could be talked to.
     """
 
     name: str
@@ -73,6 +74,7 @@ class AgentRunDefinition:
     origin: str
     fingerprint: str
     make: MakeDeps
+    agent: Any = None
     step_limit: int = 1000
     runs_ahead: bool = False
     rests_at_start: bool = False

@@ -120,6 +120,7 @@ class JournalAgentStore(InMemoryAgentStore):
                 del self._calls[place]
             for name in [name for name, place in self._latest.items() if place[0] == thread_id]:
                 del self._latest[name]
+            self._of_thread.pop(thread_id, None)
             assert isinstance(self._threads, _Lazy)
             self._threads.forget(thread_id)
 
@@ -445,6 +446,7 @@ class JournalAgentStore(InMemoryAgentStore):
                 place = (thread_id, row.run_id, row.id)
                 self._calls[place] = StoredCall(row=row, recorded_at=ts, updated_at=ts)
                 self._latest[row.id] = place
+                self._of_thread.setdefault(thread_id, {})[place] = None
             case _:
                 place = (thread_id, body.pop("runId", None), body.pop("id"))
                 held = self._calls.get(place)
