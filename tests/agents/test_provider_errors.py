@@ -1,4 +1,4 @@
-"""What goes wrong with a model: which of our errors it is, how often it is tried, who is told of a wait, and that no key shows."""
+"""What goes wrong with a model: which of our errors it is, how often it is tried, who is told of a wait; and no key shows."""
 
 from __future__ import annotations
 
@@ -239,9 +239,7 @@ def test_the_password_of_an_address_shows_nowhere() -> None:
         ("openai", "openai-chat:x", "loomnb[openai]"),
     ],
 )
-def test_a_missing_library_names_what_installs_it(
-    module: str, model: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_library_names_what_installs_it(module: str, model: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     original = builtins.__import__
 
     def without(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -320,7 +320,11 @@ def test_a_failed_tool_is_told_as_an_error() -> None:
 @each_kind
 def test_a_call_without_a_result_gets_one_that_says_so(kind: str) -> None:
     call = {"id": "c1", "name": "add", "input": {"a": 1}}
-    messages = [{"role": "user", "content": "1?"}, {"role": "assistant", "toolCalls": [call]}, {"role": "user", "content": "Well?"}]
+    messages = [
+        {"role": "user", "content": "1?"},
+        {"role": "assistant", "toolCalls": [call]},
+        {"role": "user", "content": "Well?"},
+    ]
     with ProtocolServer(["x"]) as server:
         asked(model_for(kind, server), messages=messages, tools=(ADD,))
 
@@ -523,8 +527,7 @@ def test_an_abort_ends_the_wait_for_an_answer_in_one_piece() -> None:
         signal = AbortSignal()
         told = TurnRequest(system="", messages=[{"role": "user", "content": "?"}], signal=signal)
         task = asyncio.create_task(model_for("chat", server).run_turn(told))
-        while not server.requests:
-            await asyncio.sleep(0)
+        assert await asyncio.to_thread(server.arrived.wait, PATIENCE)
         signal.abort(InvalidRequest("Enough."))
         with pytest.raises(TurnCanceled):
             await asyncio.wait_for(task, PATIENCE)
@@ -547,8 +550,7 @@ def test_a_canceled_task_takes_its_turn_with_it() -> None:
     async def story(server: ProtocolServer) -> None:
         told = TurnRequest(system="", messages=[{"role": "user", "content": "?"}])
         task = asyncio.create_task(model_for("messages", server, stream=True).run_turn(told))
-        while not server.requests:
-            await asyncio.sleep(0)
+        assert await asyncio.to_thread(server.arrived.wait, PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await task

@@ -29,7 +29,7 @@ class VendorModel:
         model: `vendor:name`, such as `anthropic:claude-sonnet-4-5`, `openai:gpt-5`, `google:gemini-2.5-pro`,
             `openrouter:meta-llama/llama-4-scout`: whatever pydantic-ai knows.
         api_key: the vendor's key; None: the one typed in with `ask_key`, else the vendor's environment variable.
-        base_url: where the vendor's service is; None: where its library says.
+        base_url: where the vendor's service is; None: where its library says. Only a key that is given here is sent there.
         settings: for every turn: `temperature`, `max_tokens`, `thinking`, …, as pydantic-ai's ModelSettings name them; those of
             a request win.
         attempts: how often a request is made at the most, when the service is busy (429), broken (5xx) or not reached. Anything
@@ -142,8 +142,8 @@ class VendorModel:
 
         key = self._key if self.base_url is not None else key_of(self.vendor, self._key)
         given = {name: value for name, value in (("api_key", key and key.reveal()), ("base_url", self.base_url)) if value}
-        if "base_url" in given and "api_key" not in given and self.vendor == "anthropic":
-            given["api_key"] = "none"  # its library insists on one, which must not be the one for Anthropic
+        if "base_url" in given:
+            given.setdefault("api_key", "none")  # else the library would send the vendor's own there
 
         def provider(vendor: str) -> Any:
             return infer_provider_class(vendor)(**given) if given else infer_provider(vendor)
