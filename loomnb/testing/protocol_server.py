@@ -4,7 +4,7 @@ For tests of what stands on a model: the vendor's own library talks to it over a
 limits and broken answers are the real thing. No model is behind it.
 
     with ProtocolServer(["Hello.", Reply(status=429, headers={"retry-after": "1"})]) as server:
-        model = VendorModel("anthropic:claude-sonnet-4-5", api_key="test", base_url=server.root)
+        model = VendorModel("anthropic:claude-opus-5-5", api_key="test", base_url=server.root)
 """
 
 from __future__ import annotations

@@ -34,7 +34,9 @@ def test_a_path_of_its_own_is_kept(server: ProtocolServer) -> None:
     assert server.requests[0].path == "/gateway/openai/chat/completions"
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:8080", "ftp://x", "http://", "file:///etc/passwd", None], ids=repr)
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8080", "ftp://x", "http://", "http://h:99999", "http://[", "file:///etc/passwd", None], ids=repr
+)
 def test_what_is_no_address_is_refused(url: Any) -> None:
     with pytest.raises(InvalidRequest):
         openai_compatible(url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 import loomnb as loom
 from loomnb.agents.providers import VendorModel
 from loomnb.testing import ProtocolServer, Reply
-from tests.blueprints.agenting import agent_flow, error_of, played, tool
+from tests.blueprints.agenting import agent_flow, error_of, finished, played, tool
+from tests.helpers import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -69,6 +71,18 @@ def test_a_provider_that_fails_is_asked_once_and_its_key_shows_nowhere(
     assert len(server.requests) == 1
     stored = json.dumps(loom.sql("select * from journal").fetchall(), default=str)
     assert KEY not in "".join([repr(view), repr(run), str(run.error), stored, caplog.text, *capfd.readouterr()])
+
+
+@each_vendor
+def test_stopping_the_run_hangs_up_on_its_provider(vendor: Callable[[ProtocolServer], VendorModel]) -> None:
+    with ProtocolServer([Reply(text="x", hold=threading.Event())]) as server:
+        run = loom.flow(agent_flow(), "intent", models=vendor(server))
+        assert server.arrived.wait(PATIENCE)
+        run.cancel()
+        finished(run)
+        assert server.gone.wait(PATIENCE)
+
+    assert (run.status, len(server.requests)) == ("canceled", 1)
 
 
 @each_vendor

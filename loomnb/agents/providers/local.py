@@ -93,9 +93,7 @@ class LocalServer:
     ) -> None:
         self.path = Path(gguf_path).expanduser()
         if not _is_gguf(self.path):
-            raise InvalidRequest(
-                f"{self.path.name} is no GGUF model file.", advice="Give the path of a .gguf file."
-            )
+            raise InvalidRequest(f"{self.path.name} is no GGUF model file.", advice="Give the path of a .gguf file.")
         if context < 1 or timeout <= 0:
             raise InvalidRequest("The context is at least one token, and the time-out longer than 0 seconds.")
         self._context = context
