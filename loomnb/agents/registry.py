@@ -28,7 +28,7 @@ from loomnb.agents.tool_errors import (
     ToolNotFoundError,
     ToolPreflightDeniedError,
 )
-from loomnb.agents.ui_collector import checked_push
+from loomnb.agents.ui_collector import UiCollector, checked_push
 from loomnb.errors import DefinitionError, NotJson
 from loomnb.jsonvalue import thaw
 from loomnb.runtime import ModelTool, Workers
@@ -435,7 +435,12 @@ async def _present(entry: _Entry, output: Any, ctx: ToolContext) -> None:
         # A copy: what the hook does to it must not reach the model.
         lent = copy.deepcopy(output) if isinstance(output, (dict, list)) else output
         made = await _run(hook, lent, ctx)
-        for push in [checked_push(one) for one in _each(made)]:  # all are judged before the first is shown
+        pushes = [checked_push(one) for one in _each(made)]  # all are judged before the first is shown
+        collector = getattr(ctx.emit_ui, "__self__", None)
+        if isinstance(collector, UiCollector):
+            for push in pushes:
+                collector.judge(push)
+        for push in pushes:
             ctx.emit_ui(push.component, push.props, version=push.version, fallback_text=push.fallback_text)
     except Exception as exc:  # noqa: BLE001  # the author's own code
         await _report(entry.spec.name, exc, ctx)

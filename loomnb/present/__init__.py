@@ -14,9 +14,32 @@ from loomnb.present.artifact import (
     artifact_raw,
     table_length,
 )
+from loomnb.present.component_html import component_html
+from loomnb.present.components import (
+    BUILT_IN,
+    Component,
+    ComponentDefinition,
+    ComponentRegistry,
+    Presentation,
+    chart,
+    checked_component_name,
+    component_text,
+    create_component,
+    create_component_registry,
+    table,
+)
 from loomnb.present.difference import Change, changes_between, diff_html, diff_plain
 from loomnb.present.graph import EdgeKind, Graph, GraphEdge, GraphNode
 from loomnb.present.markdown import escape, markdown_html, markdown_line, markdown_safe
+from loomnb.present.negotiation import (
+    TREE,
+    JudgedUi,
+    check_ui_capabilities,
+    judge_ui,
+    negotiate_catalog,
+    storable_text,
+)
+from loomnb.present.rows import table_html, table_markdown
 from loomnb.present.story import (
     STATUS_TEXT,
     Child,
@@ -35,21 +58,27 @@ from loomnb.present.story import (
     taker_that_tells,
     takers_of,
 )
-from loomnb.present.table import table_html, table_markdown
 from loomnb.present.tree import branch_html, tree_html, tree_plain
 from loomnb.present.values import value_html
 
 __all__ = [
+    "BUILT_IN",
     "STATUS_TEXT",
+    "TREE",
     "ArtifactDiff",
     "ArtifactForm",
     "ArtifactView",
     "Change",
     "Child",
+    "Component",
+    "ComponentDefinition",
+    "ComponentRegistry",
     "EdgeKind",
     "Graph",
     "GraphEdge",
     "GraphNode",
+    "JudgedUi",
+    "Presentation",
     "Revision",
     "Story",
     "answer_html",
@@ -65,6 +94,13 @@ __all__ = [
     "ask_plain",
     "branch_html",
     "changes_between",
+    "chart",
+    "check_ui_capabilities",
+    "checked_component_name",
+    "component_html",
+    "component_text",
+    "create_component",
+    "create_component_registry",
     "diff_html",
     "diff_plain",
     "document_html",
@@ -72,12 +108,16 @@ __all__ = [
     "document_plain",
     "document_title",
     "escape",
+    "judge_ui",
     "markdown_html",
     "markdown_line",
     "markdown_safe",
+    "negotiate_catalog",
     "path_tail",
+    "storable_text",
     "story_bundle",
     "story_plain",
+    "table",
     "table_html",
     "table_length",
     "table_markdown",

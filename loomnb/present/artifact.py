@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol
 from loomnb.names import humanised
 from loomnb.present.difference import Change, changes_between, diff_html, diff_plain
 from loomnb.present.markdown import escape, html_block, markdown_html, markdown_safe, plain_line
-from loomnb.present.table import table_html, table_markdown
+from loomnb.present.rows import table_html, table_markdown
 from loomnb.present.tree import tree_html, tree_plain
 from loomnb.present.values import rows_html, value_html
 
