@@ -90,8 +90,7 @@ class Turn:
     async def _attempts(self) -> TurnResult:
         owner = self._owner
         try:
-            headers = [*_headers(owner.settings), *_headers(self._request.settings)]
-            self._scrubber = Scrubber([*owner.secrets(), *headers])
+            self._scrubber = Scrubber([*owner.secrets(), *_headers(owner.settings), *_headers(self._request.settings)])
             return await retried(
                 self._once,
                 attempts=owner.manners.attempts,
