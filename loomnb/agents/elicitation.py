@@ -62,8 +62,10 @@ class AskInput(_Model):
 
 
 class IntakeQuestion(_Model):
-    """A question: to pick from `options` (one, or several with `multiple`), or to fill in (`input`). `defaults` is what counts when
-    nobody says otherwise; a question to pick from must have some."""
+    """A question: to pick from `options` (one, or several with `multiple`), or to fill in (`input`).
+
+    `defaults` is what counts when nobody says otherwise; a question to pick from must have some.
+    """
 
     id: str = Field(min_length=1)
     question: str = Field(min_length=1)
