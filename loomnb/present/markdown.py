@@ -10,7 +10,16 @@ import re
 from functools import cache
 from typing import Any
 
-__all__ = ["escape", "html_block", "markdown_blocks", "markdown_html", "markdown_line", "markdown_safe", "plain_line", "without_controls"]
+__all__ = [
+    "escape",
+    "html_block",
+    "markdown_blocks",
+    "markdown_html",
+    "markdown_line",
+    "markdown_safe",
+    "plain_line",
+    "without_controls",
+]
 
 _TAGS = {
     *[

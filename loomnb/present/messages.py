@@ -57,9 +57,7 @@ def narrated(name: str, presentation: Mapping[str, Any] | None, given: Any, stat
 
 def blocks_html(blocks: Any) -> str:
     """The blocks of a message as safe HTML, each folded under a line that names it; its texts are left out. Components are drawn."""
-    return "".join(
-        component_html(*head) if isinstance(head, tuple) else _folded(head, value) for head, value in _told(blocks)
-    )
+    return "".join(component_html(*head) if isinstance(head, tuple) else _folded(head, value) for head, value in _told(blocks))
 
 
 def blocks_plain(blocks: Any) -> Iterator[str]:

@@ -174,7 +174,11 @@ class Agent:
         module = str(frame.f_globals.get("__name__", "__main__"))
         self.definition = know_agent(
             AgentRunDefinition(
-                name=name, title=self.title, origin=origin_of(module), fingerprint=self._fingerprint(), make=self._deps,
+                name=name,
+                title=self.title,
+                origin=origin_of(module),
+                fingerprint=self._fingerprint(),
+                make=self._deps,
                 agent=self,
             )  # fmt: skip
         )

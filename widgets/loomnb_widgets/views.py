@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 from urllib.parse import unquote
 
+from loomnb.agents import AGENT_CONFIG
 from loomnb.asks import Ask, AskWidget, Field
 from loomnb.blueprints import BlueprintDefinition
 from loomnb.errors import LoomError
@@ -26,6 +27,7 @@ from loomnb.present import (
 )
 from loomnb.ready import ASK
 from loomnb.runtime import FINISHED, REGISTRY, RunRecord, Status
+from loomnb_widgets.agent_asks import AGENT_KINDS, agent_ask_form, agent_ask_view
 from loomnb_widgets.answers import active_documents, answer_index, document_ask, hidden_documents
 
 __all__ = [
@@ -74,7 +76,7 @@ def head_view(record: RunRecord) -> dict[str, Any]:
             "advice": failure.advice,
             "frames": failure.frames,
         },
-        "result_html": "" if asked or view.status is not Status.COMPLETED else _result(view.result),
+        "result_html": "" if asked or view.status is not Status.COMPLETED else _result(record),
         "can_cancel": view.status not in FINISHED,
         "can_retry": view.status in (Status.FAILED, Status.RETRYING)
         or (view.status is Status.INTERRUPTED and not record.advice)
@@ -158,10 +160,12 @@ def _progress(record: RunRecord) -> dict[str, Any] | None:
     return {"text": attempt.move.name.replace("_", " "), "since": round(seconds, 1), "fraction": None}
 
 
-def _result(value: Any) -> str:
+def _result(record: RunRecord) -> str:
+    value = record.view.result
     if value is None:
         return ""
-    shown = value_html(value)
+    is_turn = isinstance(record.config, Mapping) and AGENT_CONFIG in record.config
+    shown = markdown_html(value["text"]) if is_turn and value.get("object") is None else value_html(value)
     return shown if len(shown) <= _RESULT_SHOWN else "<p>too long to show here: see <code>run.result</code></p>"
 
 
@@ -201,7 +205,9 @@ def ask_view(ask: Ask, disabled: str) -> dict[str, Any]:
         "fields": [],
         "questions": [],
     }
-    out["fields"] = [field_view(field, field.default) for field in (ask.form.fields if ask.form else [])]
+    form = agent_ask_form(ask) if ask.kind in AGENT_KINDS else ask.form
+    out |= agent_ask_view(ask) if ask.kind in AGENT_KINDS else {}
+    out["fields"] = [field_view(field, field.default) for field in (form.fields if form else [])]
     for question in ask.questions:
         out["questions"].append(
             {
