@@ -53,7 +53,9 @@ def _approval_form(request: Mapping[str, Any]) -> Form | None:
         except (LoomError, LookupError, TypeError, ValueError):
             form = None  # a schema of another make: its JSON can still be changed
         if form is not None and not form.raw and all(name in {f.name for f in form.fields} for name in given):
-            return form.model_copy(update={"description": ""}).filled(given)
+            filled = form.filled(given)
+            pairs = zip(form.fields, filled.fields, strict=True)  # what the model left out keeps its default
+            return filled.model_copy(update={"description": "", "fields": [new if new.name in given else old for old, new in pairs]})
     field = Field(name=_INPUT, label="Arguments", kind="json", required=True, default=given)
     return Form(fields=[field], raw=True)
 

@@ -21,7 +21,15 @@ from loomnb.present import document_title, markdown_html, taker_that_tells, take
 from loomnb.runtime import RunRecord, Runtime
 from loomnb_widgets.agent_asks import AGENT_KINDS, agent_ask_payload
 
-__all__ = ["active_documents", "answer_from_form", "answer_index", "covering", "document_ask", "document_payload_of", "hidden_documents"]
+__all__ = [
+    "active_documents",
+    "answer_from_form",
+    "answer_index",
+    "covering",
+    "document_ask",
+    "document_payload_of",
+    "hidden_documents",
+]
 
 
 def active_documents(record: RunRecord) -> list[tuple[DocumentEntity, dict[str, str]]]:

@@ -56,7 +56,13 @@ class ChatPanel(LivePanel):
         chat, record = self.chat, self._feed.record
         view = record.view if record is not None else None
         asks = tuple(a.id for a in view.asks) if view is not None else ()
-        return chat.thread_id, chat.title, chat.store.message_count(chat.thread_id), view.status if view is not None else None, asks
+        return (
+            chat.thread_id,
+            chat.title,
+            chat.store.message_count(chat.thread_id),
+            view.status if view is not None else None,
+            asks,
+        )
 
     def is_at_rest(self) -> bool:
         """Whether the agent is not at work."""

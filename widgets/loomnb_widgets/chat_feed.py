@@ -333,7 +333,7 @@ class ChatFeed:
             "can_retry": bool(run and run["can_retry"]),
             "retry_text": "Try again" if run and run["status"] == "failed" else "Go on",
             "can_say": chat.has_agent,
-            "why_not": "" if chat.has_agent else f"The agent {chat.agent_title!r} is not known in this kernel: run the cell that makes it.",
+            "why_not": "" if chat.has_agent else f"{chat.agent_title} is not known in this kernel: run the cell that makes it.",
             "models": models,
             "model": self._model if self._model in models else "",
             "suggestions": list(last.follow_ups or ()) if last is not None and run is None else [],
@@ -377,13 +377,21 @@ def _pick(feed: ChatFeed, content: Mapping[str, Any]) -> None:
     feed._model = str(content.get("model") or "") or None  # noqa: SLF001  # this module's
 
 
+def _retry(feed: ChatFeed, _: Mapping[str, Any]) -> None:
+    feed.chat.retry()
+
+
+def _edit(feed: ChatFeed, content: Mapping[str, Any]) -> None:
+    feed.chat.edit(str(content.get("message")), str(content.get("text") or ""))
+
+
 _ACTIONS: Mapping[str, _Action] = {
     "answer": ChatFeed._answer,  # noqa: SLF001  # this module's
     "send": ChatFeed._send,  # noqa: SLF001
     "stop": lambda feed, _: feed.chat.stop(),
     "cancel": lambda feed, _: feed.chat.stop(),
-    "retry": lambda feed, _: feed.chat.retry() and None,
-    "edit": lambda feed, content: feed.chat.edit(str(content.get("message")), str(content.get("text") or "")) and None,
+    "retry": _retry,
+    "edit": _edit,
     "fork": ChatFeed._fork,  # noqa: SLF001
     "feedback": lambda feed, content: feed.chat.feedback(str(content.get("message")), content.get("value") or None),
     "source": ChatFeed._source,  # noqa: SLF001
@@ -425,4 +433,5 @@ def _status_text(run: Mapping[str, Any] | None) -> str:
         return ""
     if run["asks"]:
         return "waiting for you"
-    return {"running": "answering", "pending": "about to answer"}.get(run["status"], run["status_text"])
+    words = {"running": "answering", "pending": "about to answer"}
+    return words.get(run["status"], str(run["status_text"]))

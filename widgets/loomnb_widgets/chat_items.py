@@ -1,7 +1,7 @@
 """What a conversation's view shows, item by item: messages of the store, and the turn that is being made from its frames.
 
-Pure: no widget, no loop. Every piece has a stamp that counts up when it changes, so that a view asks for what it has not seen, and a
-long answer that grows is sent block by block.
+Pure: no widget, no loop. Every piece has a stamp that counts up when it changes, so that a view asks for what it has not seen,
+and a long answer that grows is sent block by block.
 """
 
 from __future__ import annotations
@@ -61,6 +61,19 @@ class Turn:
     state: MessageState | None = None
     is_lost: bool = False
     link: Callable[[str], dict[str, Any] | None] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of a tool, as far as it came."""
+
+    id: str
+    name: str
+    given: Any
+    status: str
+    output: Any
+    error: Any
+    reason: str
 
 
 class _Growing:
@@ -147,6 +160,7 @@ class Transcript:
             return Item(uid, {**view, "text": message.content, "files": files}, [])
         view |= {"feedback": message.feedback} if message.feedback else {}
         is_open = turn.is_open and message.run_id == turn.run_id
+        view |= {"open": True} if is_open else {}
         calls = message.tool_calls or ()
         cards = {c["id"]: turn.state.tools.get(c["id"]) for c in calls} if is_open and turn.state is not None else {}
         links = {c["id"]: turn.link(c["id"]) for c in calls}
@@ -176,7 +190,7 @@ class Transcript:
             reason = _reason(output, row) if status in ("denied", "expired") else ""
             more = {"link": links.get(call["id"]), "remembered": bool(row is not None and row.decided_via == "remembered")}
             more["edited"] = bool(result and result.get("editedInput") is not None)
-            yield self._tool(call["id"], call["name"], given, status, output if status == "done" else None, error, reason, more)
+            yield self._tool(_Call(call["id"], call["name"], given, status, output, error, reason), more)
         for shown in message.ui or ():
             yield _component(shown)
 
@@ -202,7 +216,7 @@ class Transcript:
                     made.append(self._card(card, state, turn))
             elif part.content in state.ui:
                 made.append(_component(state.ui[part.content]))
-        view = {"role": "assistant", "id": None, "turn": turn.run_id, "live": turn.is_open}
+        view = {"role": "assistant", "id": None, "turn": turn.run_id, "live": turn.is_open, "open": turn.is_open}
         if turn.is_lost and not turn.is_open:
             view["lost"] = True
         return Item(uid, view, made)
@@ -211,24 +225,22 @@ class Transcript:
         status = card.status if turn.is_open or card.status not in ("preparing", "running", "waiting") else "stopped"
         within = [self._card(one, state, turn).view for one in state.tools.values() if one.parent_id == card.id]
         more = {"link": turn.link(card.id), "within": within}
-        return self._tool(card.id, card.name, card.input, status, card.output, card.error, card.reason or "", more)
+        return self._tool(_Call(card.id, card.name, card.input, status, card.output, card.error, card.reason or ""), more)
 
-    def _tool(
-        self, call_id: str, name: str, given: Any, status: str, output: Any, error: Any, reason: str, more: Mapping[str, Any]
-    ) -> Part:
-        words = self.presentation(name) or {}
+    def _tool(self, call: _Call, more: Mapping[str, Any]) -> Part:
+        words, status = self.presentation(call.name) or {}, call.status
         view: dict[str, Any] = {
             "kind": "tool",
             "status": status,
-            "text": narrated(name, words, given, status),
+            "text": narrated(call.name, words, call.given, status),
             "tone": words.get("tone", "neutral"),
-            "input_html": "" if given in (None, {}, "") else _value(given),
-            "output_html": "" if output is None or status != "done" else _value(output),
-            "error": str(error) if error and status == "failed" else "",
-            "reason": reason,
+            "input_html": "" if call.given in (None, {}, "") else _value(call.given),
+            "output_html": "" if call.output is None or status != "done" else _value(call.output),
+            "error": str(call.error) if call.error and status == "failed" else "",
+            "reason": call.reason,
             **{key: value for key, value in more.items() if value},
         }
-        return Part(f"tool-{call_id}", view)
+        return Part(f"tool-{call.id}", view)
 
     def _whole(self, key: str, text: str) -> list[str]:
         """A text that is done: what grew stays as it is drawn, if that is what the whole comes to."""
@@ -248,7 +260,8 @@ class Transcript:
         changed = False
         for item in items:
             before = self._items.get(item.uid)
-            is_same = before is not None and before.view == item.view and [p.key for p in before.parts] == [p.key for p in item.parts]
+            is_same = before is not None and before.view == item.view
+            is_same = is_same and before is not None and [p.key for p in before.parts] == [p.key for p in item.parts]
             olds = {part.key: part for part in before.parts} if before is not None else {}
             parts = [_stamped(part, olds.get(part.key), now) for part in item.parts]
             is_same = is_same and all(part.stamp < now for part in parts)
@@ -343,7 +356,7 @@ def _add_usage(items: Sequence[Item], messages: Sequence[ChatMessage]) -> None:
             turns.setdefault(message.run_id, []).append(message)
     for item in items:
         of_turn = turns.get(item.view.get("turn", ""), [])
-        if item.view["role"] == "assistant" and item.view["ends"] and not item.view.get("live") and of_turn:
+        if item.view["role"] == "assistant" and item.view["ends"] and not item.view.get("open") and of_turn:
             costs = [m.cost_usd for m in of_turn]
             used = {name: _sum(of_turn, name) for name in ("inputTokens", "outputTokens")}
             cost = None if any(c is None for c in costs) else sum(c for c in costs if c is not None)

@@ -164,7 +164,7 @@ function itemPiece(first, ctx) {
     if (item.lost) node.dataset.lost = "";
     else delete node.dataset.lost;
     setText(used, item.lost ? "stopped here; this is not kept in the conversation" : item.used ?? "");
-    const isOver = Boolean(item.id) && item.ends && !item.live;
+    const isOver = Boolean(item.id) && item.ends && !item.open;
     foot.hidden = !(isOver || item.lost);
     for (const [name, one] of Object.entries(buttons)) {
       one.hidden = !isOver;
