@@ -46,7 +46,6 @@ print("sunny")
 def script(request, turn):
     words = [m["content"] for m in request.messages if m["role"] == "user"]
     last = words[-1]
-    after = [m for m in request.messages[::-1] if True]
     tools = 0
     for m in request.messages[::-1]:
         if m["role"] == "user":
@@ -58,8 +57,9 @@ def script(request, turn):
         if tools == 0:
             return Said(tools=[("send_mail", {"to": "bob@example.org", "subject": "Weather", "text": "Mild all week."})],
                         usage={"inputTokens": 420, "outputTokens": 38}, cost=0.0008)
-        result = request.messages[-1]["toolResults"][0]["output"]
-        return Said(text=f"Done: {result}." if isinstance(result, str) else "All right, I did not send it.", usage={"inputTokens": 470, "outputTokens": 9}, cost=0.0007)
+        result = request.messages[-1]["toolResults"][0]
+        told = result["output"].get("output") or result["output"] if isinstance(result["output"], dict) else result["output"]
+        return Said(text="All right, I did not send it." if result.get("denied") else f"Done: {told}.", usage={"inputTokens": 470, "outputTokens": 9}, cost=0.0007)
     if "fail" in last.lower() and not os.path.exists("up"):
         return ConnectionError("the server of the model is not there")
     if "long" in last.lower():

@@ -140,15 +140,19 @@ def agent_ask_payload(ask: Ask, values: Any) -> Any:
     decision |= {"reason": values["reason"]} if values.get("reason") and not decision["approved"] else {}
     decision |= {"remember": True} if values.get("remember") and decision["approved"] else {}
     if decision["approved"] and form is not None and values.get(_INPUT) is not None:
-        decision[_INPUT] = _changed(form, values[_INPUT])
+        decision[_INPUT] = _changed(form, values[_INPUT], thaw((ask.request or {}).get("input")))
     return decision
 
 
-def _changed(form: Form, given: Any) -> Any:
+def _changed(form: Form, given: Any, was: Any) -> Any:
     values = {_INPUT: given} if form.raw and not isinstance(given, Mapping) else given
     try:
         read = payload_of(form.model_copy(update={"raw": False}), values)
     except AnswerInvalid as exc:
         fields = {name if form.raw else f"{_INPUT}.{name}": text for name, text in exc.fields.items()}
         raise AnswerInvalid(exc.message, fields, advice=exc.advice) from None
-    return read[_INPUT] if form.raw else read
+    if form.raw:
+        return read[_INPUT]
+    # What the model left out, and the person left as it was, stays left out: it was not changed.
+    untouched = {f.name for f in form.fields if f.name not in was and read.get(f.name) == f.default}
+    return {name: value for name, value in read.items() if name not in untouched}

@@ -127,7 +127,8 @@ class Transcript:
         items += [self._live(uid, parts, turn, rows) for uid, parts in steps]
         for at, item in enumerate(items):
             after = items[at + 1] if at + 1 < len(items) else None
-            item.view["ends"] = after is None or after.view["role"] == "user" or after.view["turn"] != item.view["turn"]
+            is_said = item.view["role"] == "user"
+            item.view["ends"] = is_said or after is None or after.view["role"] == "user" or after.view["turn"] != item.view["turn"]
         _add_usage(items, shown)
         self._settle(items)
 
@@ -167,17 +168,18 @@ class Transcript:
         known = (message, [rows.get(c["id"]) for c in calls], cards, links, is_open)
         made = self._made.get(uid)
         if made is None or made[0] != known:
-            parts = list(self._stored_parts(uid, message, rows, known))
+            olds = {part.key: part.blocks for part in (made[1] if made is not None else ())}
+            parts = list(self._stored_parts(uid, message, rows, (known, olds)))
             made = self._made[uid] = (known, parts)
         return Item(uid, view, made[1])
 
     def _stored_parts(self, uid: str, message: ChatMessage, rows: Mapping[str, ToolCallRow], known: Any) -> Iterator[Part]:
-        _, _, cards, links, is_open = known
+        (_, _, cards, links, is_open), olds = known
         if message.reasoning:
             view = {"kind": "reasoning", "ms": message.reasoning_ms, "live": False}
-            yield Part("reasoning", view, self._whole(f"{uid}/reasoning", message.reasoning))
+            yield Part("reasoning", view, self._whole(f"{uid}/reasoning", message.reasoning, olds.get("reasoning")))
         if message.content.strip():
-            yield Part("text", {"kind": "text"}, self._whole(f"{uid}/text", message.content))
+            yield Part("text", {"kind": "text"}, self._whole(f"{uid}/text", message.content, olds.get("text")))
         results = {result["id"]: result for result in message.tool_results or ()}
         for call in message.tool_calls or ():
             row, card, result = rows.get(call["id"]), cards.get(call["id"]), results.get(call["id"])
@@ -242,15 +244,13 @@ class Transcript:
         }
         return Part(f"tool-{call.id}", view)
 
-    def _whole(self, key: str, text: str) -> list[str]:
+    def _whole(self, key: str, text: str, drawn: list[str] | None) -> list[str]:
         """A text that is done: what grew stays as it is drawn, if that is what the whole comes to."""
         html = markdown_html(text)
         growing = self._growing.pop(key, None)
-        if growing is not None:
-            blocks = growing.blocks(text)
-            if _SPACE.sub("", "".join(blocks)) == _SPACE.sub("", html):
-                return blocks
-        return [html]
+        blocks = growing.blocks(text) if growing is not None else drawn
+        same = blocks is not None and _SPACE.sub("", "".join(blocks)) == _SPACE.sub("", html)
+        return blocks if blocks is not None and same else [html]
 
     # -- stamps -----------------------------------------------------------------------------------
 
