@@ -180,7 +180,9 @@ def test_an_approval_is_answered_with_other_arguments_and_only_changed_ones_coun
 
     view.send("Again")
     (ask,) = view.until(lambda: view.head.get("asks"))
-    view.reply(view.say("answer", ask=ask["id"], values={"approved": True, "remember": True, "input": {"to": "eve", "times": "1"}}))
+    view.reply(
+        view.say("answer", ask=ask["id"], values={"approved": True, "remember": True, "input": {"to": "eve", "times": "1"}})
+    )
     view.rest()
     assert "edited" not in view.parts("tool")[1]
 
@@ -201,7 +203,12 @@ def test_a_rejection_gives_its_reason(views) -> None:
 
 def test_questions_of_the_model_are_a_form_with_their_defaults(views) -> None:
     questions = [
-        {"id": "size", "question": "Which size?", "options": [{"value": "s", "label": "Small"}, {"value": "l"}], "defaults": ["s"]},
+        {
+            "id": "size",
+            "question": "Which size?",
+            "options": [{"value": "s", "label": "Small"}, {"value": "l"}],
+            "defaults": ["s"],
+        },
         {"id": "n", "question": "How many?", "input": {"type": "number", "min": 1}},
         {"id": "tags", "question": "Which?", "options": [{"value": "a"}, {"value": "b"}], "multiple": True, "defaults": ["a"]},
     ]

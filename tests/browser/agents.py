@@ -82,7 +82,9 @@ middle of a long answer until there is a file `go`."""
 
 GATE = "go"
 
-LONG = ASSISTANT + '''
+LONG = (
+    ASSISTANT
+    + """
 from loomnb.agents import ChatMessage, Actor
 chat = agent.chat()
 store = chat.store
@@ -93,4 +95,5 @@ async def fill():
         await store.append_message(chat.thread_id, ChatMessage(role="assistant", content=f"Answer **{n}** with `code` and a list:\\n\\n- one\\n- two"))
 store.now(fill())
 chat
-'''
+"""
+)

@@ -55,7 +55,9 @@ def _approval_form(request: Mapping[str, Any]) -> Form | None:
         if form is not None and not form.raw and all(name in {f.name for f in form.fields} for name in given):
             filled = form.filled(given)
             pairs = zip(form.fields, filled.fields, strict=True)  # what the model left out keeps its default
-            return filled.model_copy(update={"description": "", "fields": [new if new.name in given else old for old, new in pairs]})
+            return filled.model_copy(
+                update={"description": "", "fields": [new if new.name in given else old for old, new in pairs]}
+            )
     field = Field(name=_INPUT, label="Arguments", kind="json", required=True, default=given)
     return Form(fields=[field], raw=True)
 

@@ -128,14 +128,16 @@ class Transcript:
         for at, item in enumerate(items):
             after = items[at + 1] if at + 1 < len(items) else None
             is_said = item.view["role"] == "user"
-            item.view["ends"] = is_said or after is None or after.view["role"] == "user" or after.view["turn"] != item.view["turn"]
+            item.view["ends"] = (
+                is_said or after is None or after.view["role"] == "user" or after.view["turn"] != item.view["turn"]
+            )
         _add_usage(items, shown)
         self._settle(items)
 
     def _steps(self, messages: Sequence[ChatMessage], turn: Turn) -> list[tuple[str, list[Any]]]:
         """The steps of the turn that are not stored yet, each with its parts; those that are stored keep their item."""
         state = turn.state
-        if state is None or not (turn.is_open or turn.is_lost):
+        if state is None:
             return []
         steps: dict[int, list[Any]] = {}
         for part in state.parts:
@@ -149,7 +151,9 @@ class Transcript:
                 stored.remove(found)
                 if found.id:
                     self._uids.setdefault(found.id, uid)
-            elif number > len(state.steps):  # one that finished was stored, if there was anything to store
+            elif number > len(state.steps) and (
+                turn.is_open or turn.is_lost
+            ):  # one that finished was stored, if there was anything to store
                 left.append((uid, parts))
         return left
 
@@ -324,8 +328,8 @@ def _is_same(message: ChatMessage, parts: Sequence[Any]) -> bool:
     ids = {call["id"] for call in message.tool_calls or ()}
     if calls or ids:
         return bool(calls & ids)
-    text = "".join(part.content for part in parts if part.kind == "text")
-    return text.strip() == message.content.strip()
+    text = "".join(part.content for part in parts if part.kind == "text").strip()
+    return message.content.strip().startswith(text) if text else not message.content.strip()  # its last words may be on their way
 
 
 def _reason(output: Any, row: ToolCallRow | None) -> str:
