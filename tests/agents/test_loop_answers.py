@@ -13,7 +13,20 @@ from loomnb.agents.frames import frame
 from loomnb.agents.history import summarizing_history, window_history
 from loomnb.agents.spi import ChatMessage, OutputVerdict
 from loomnb.testing import ScriptedModel
-from tests.agents.looping import ANN, Hooks, Journal, Killed, deps, everything_of, messages_of, purposes_of, rows_of, said, tool, turn
+from tests.agents.looping import (
+    ANN,
+    Hooks,
+    Journal,
+    Killed,
+    deps,
+    everything_of,
+    messages_of,
+    purposes_of,
+    rows_of,
+    said,
+    tool,
+    turn,
+)
 from tests.agents.test_loop_basics import Quota
 from tests.helpers import plain_id
 

@@ -261,9 +261,7 @@ def test_a_preflight_that_refuses_before_anybody_was_asked_rejects_the_call_sile
     assert events == []
 
 
-@pytest.mark.parametrize(
-    ("how", "status"), [("asked", "failed"), ("remembered", "failed"), ("auto", "rejected")], ids=plain_id
-)
+@pytest.mark.parametrize(("how", "status"), [("asked", "failed"), ("remembered", "failed"), ("auto", "rejected")], ids=plain_id)
 def test_a_preflight_that_refuses_right_before_it_would_act(how: str, status: str) -> None:
     def preflight(input: Any, ctx: Any, phase: str) -> Preflight:
         return Preflight(status="denied" if phase == "execute" else "ready", reason="too late")

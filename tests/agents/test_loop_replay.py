@@ -206,13 +206,22 @@ def test_gates_and_a_schema_take_their_positions() -> None:
     result = turn(made, runner)
 
     gates = [n for n in runner.names if n.startswith("process:")]
-    assert gates == ["process:input:0", "process:output:0", "process:input:1", "process:output:1", "process:output:structured:1:0"]
+    assert gates == [
+        "process:input:0",
+        "process:output:0",
+        "process:input:1",
+        "process:output:1",
+        "process:output:structured:1:0",
+    ]
     at = runner.names.index("process:output:1")
     rest = [name.rsplit(":message", 1)[0] for name in runner.names[at + 1 :]]
-    assert rest == (
-        "persist:usage:1 structured:1:0 persist:usage:structured:1:0 process:output:structured:1:0 persist:assistant:1 "
-        "persist:structured stream:step-finish:1 persist:title persist:run:end"
-    ).split()
+    assert (
+        rest
+        == (
+            "persist:usage:1 structured:1:0 persist:usage:structured:1:0 process:output:structured:1:0 persist:assistant:1 "
+            "persist:structured stream:step-finish:1 persist:title persist:run:end"
+        ).split()
+    )
     elsewhere = deps(Throwing(), input_processors=[Pass()], output_processors=[Pass()], output_schema=dict[str, int])
     assert turn(elsewhere, runner.again()) == result
 
