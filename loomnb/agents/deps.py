@@ -10,7 +10,7 @@ from loomnb.agents.failures import BudgetExceededError
 from loomnb.agents.policies import DefaultApprovalPolicy
 from loomnb.agents.pricing import estimate_cost, price_of
 from loomnb.agents.registry import ToolRegistry
-from loomnb.agents.retrying import TransientRetry
+from loomnb.agents.retrying import TransientRetry, transient_retry
 from loomnb.agents.spi import (
     AgentPricingStore,
     AgentStore,
@@ -60,7 +60,7 @@ class LoopDeps:
         max_steps: calls of the model in one turn. When they are used up after tools, the turn completes with what there is.
         tool_allow_list: None: all tools; empty: none.
         tool_timeout_ms: None: no limit. A tool that takes longer is left running, and its call is recorded as failed.
-        tool_transient_retry: None switches it off.
+        tool_transient_retry: None or False switches it off; a mapping may say some of `attempts`, `backoff_ms`, `classifier`.
         follow_ups_count: suggestions after the answer; 0: none.
         retrieval_top_k: passages that are looked for before the turn, with a `retriever`.
         pricing_store: prices, for what the provider does not price itself.
@@ -94,7 +94,7 @@ class LoopDeps:
     tool_allow_list: Sequence[str] | None = None
     tool_timeout_ms: float | None = None
     tool_timeouts: Mapping[str, float] = field(default_factory=dict[str, float])
-    tool_transient_retry: TransientRetry | None = field(default_factory=TransientRetry)
+    tool_transient_retry: TransientRetry | Mapping[str, Any] | bool | None = field(default_factory=TransientRetry)
     follow_ups_count: int = 0
     retriever: Retriever | None = None
     retrieval_top_k: int = 5
@@ -127,11 +127,15 @@ class LoopDeps:
         """Refuse what cannot work, before anything is written.
 
         Raises:
-            DefinitionError: a number is no whole number in its range.
+            DefinitionError: a number is no whole number in its range, or the retries are none.
         """
+        if self.tool_transient_retry is not None:
+            self.tool_transient_retry = transient_retry(self.tool_transient_retry)
         for name, least in (
             ("max_steps", 1),
             ("max_delegation_depth", 0),
+            ("max_agent_appearances", 1),
+            ("retrieval_top_k", 1),
             ("follow_ups_count", 0),
             ("output_repair_attempts", 0),
         ):
@@ -153,12 +157,12 @@ class LoopDeps:
         return estimate_cost(answer.get("usage"), price_of(answer.get("modelId") or self.model_id or "unknown", self.prices))
 
     def budget_check(self, usage: Mapping[str, int], cost: float | None) -> None:
-        """Stop before the next call of a model, when what the run may use is used up.
+        """Stop before the next call of a model, when what the run may use is used up, as far as that is known.
 
         Raises:
             BudgetExceededError: it is.
         """
-        if self.budget is None or not usage:
+        if self.budget is None:
             return
         tokens = usage.get("inputTokens", 0) + usage.get("outputTokens", 0)
         if self.budget.tokens is not None and tokens >= self.budget.tokens:

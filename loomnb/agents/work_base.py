@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -116,7 +117,7 @@ class Announcing(FrameReader):
         for one in frame_lines(line):
             event = decode_stream_event(one)
             kind = event["kind"] if event is not None else ""
-            if event is not None and kind.startswith("tool-input-"):
+            if event is not None and kind.startswith("tool-input-") and isinstance(event.get("id"), str):
                 await super().write(self._put_right(event))
             else:
                 self.wrote_text = self.wrote_text or kind == "text"
@@ -127,7 +128,7 @@ class Announcing(FrameReader):
         await super().write(line)
 
     def _put_right(self, event: dict[str, Any]) -> str:
-        call_id = str(event.get("id"))
+        call_id: str = event["id"]
         if call_id not in self._begun and call_id not in self._renamed:
             self._begin(call_id)
         event["id"] = self._renamed.get(call_id, call_id)
@@ -135,7 +136,7 @@ class Announcing(FrameReader):
             event["toolKind"] = shown_kind(self._kinds.get(str(event.get("name")), "read"))
         if event["kind"] == "tool-input-available":
             self.announced.add(event["id"])
-        return dumps(event)
+        return json.dumps(event, separators=(",", ":"))
 
     def _begin(self, call_id: str) -> None:
         if call_id in self._taken:

@@ -11,7 +11,7 @@ from typing import Any
 from loomnb.agents.control_flow import is_control_flow_signal, is_replay_integrity_error
 from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.elicitation import ASK_TOOL, ask_definition, check_ask
-from loomnb.agents.retrying import invoke_with_transient_retry
+from loomnb.agents.retrying import TransientRetry, invoke_with_transient_retry
 from loomnb.agents.spi import ToolContext, ToolKind, ToolSpec, optional, settled
 from loomnb.agents.tool_errors import ToolForbiddenError, ToolInputInvalidError, ToolPreflightDeniedError, ToolTimeoutError
 from loomnb.agents.ui_collector import UiCollector
@@ -24,6 +24,8 @@ from loomnb.runtime import ModelTool, SinkWriter, ToolRequest
 __all__ = ["Offered", "ToolWork"]
 
 _TERMINAL_KINDS = ("read", "action")
+_LEFT_BEHIND: set[asyncio.Future[Any]] = set()
+"""Tools that took too long and are still at work: an event loop alone would let go of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,7 @@ class ToolWork(RecordWork):
 
     def _retried(self, call: Mapping[str, Any], once: Any) -> Any:
         retry = self.deps.tool_transient_retry
-        if retry is None:
+        if not isinstance(retry, TransientRetry):
             return once()
 
         def on_retry(attempt: int, exc: BaseException) -> None:
@@ -245,13 +247,14 @@ class ToolWork(RecordWork):
         if ms is None:
             return await work
         task = asyncio.ensure_future(work)
-        task.add_done_callback(_looked_at)
+        task.add_done_callback(_is_over)
         try:
             done, _ = await asyncio.wait({task}, timeout=ms / 1000)
         except BaseException:
             task.cancel()
             raise
         if not done:
+            _LEFT_BEHIND.add(task)
             raise ToolTimeoutError(name, ms)
         return task.result()
 
@@ -310,6 +313,7 @@ def _message(exc: BaseException) -> str:
     return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
 
 
-def _looked_at(task: asyncio.Future[Any]) -> None:
+def _is_over(task: asyncio.Future[Any]) -> None:
+    _LEFT_BEHIND.discard(task)
     if not task.cancelled():
         task.exception()  # of a tool that was left running nobody asks any more

@@ -1,4 +1,4 @@
-"""Help for tests of the agent loop: deps with sensible defaults, and runners: inline, and a positional journal that can replay."""
+"""Help for tests of the agent loop: deps with sensible defaults, and runners: inline, and a journal that can replay."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ANN = Actor(id="ann", roles=("user",))
 Step = Callable[[], Awaitable[Any]]
 
 
-def tool(name: str, execute: Callable[..., Any] = lambda input, ctx: "ok", **more: Any) -> Any:
+def tool(name: str, execute: Callable[..., Any] = lambda given, ctx: "ok", **more: Any) -> Any:
     return create_functional_tool(
         **{"name": name, "description": f"Tool {name}.", "input": dict[str, Any], "execute": execute, **more}
     )
