@@ -46,7 +46,7 @@ class Budget:
 
 @dataclass(kw_only=True)
 class LoopDeps:
-    """What a turn works with. The first six are required.
+    """What a turn works with. The first six are required. A run takes a copy: what it changes is its own.
 
     Attributes:
         model: what is asked, one turn at a time.
@@ -76,8 +76,13 @@ class LoopDeps:
         output_instruction: of the structured pass; None: the built-in one.
         tool_timeouts: tool → milliseconds, for those that have a limit of their own.
         model_settings: what the provider takes beside: `temperature`, …
-        resolve_ui_catalog: the components a client may be shown: `() -> catalog`.
-        pacing: called with nothing before each call of a model; for what has to be kept from running away in tests.
+        resolve_ui_catalog: the components there are: `() -> catalog`, sync or async. Without one, what tools show is taken as it
+            is, and a client that says what it draws cannot be shown anything.
+        intake: the questions the agent begins with (`Intake`, or its JSON).
+        ask: whether the model may ask questions by the built-in tool.
+        personas: variants of the agent; a turn names one.
+        quota: tokens a day; looked at before anything is stored.
+        source: ids and the clock.
     """
 
     model: ModelProvider

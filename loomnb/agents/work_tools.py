@@ -51,13 +51,13 @@ class ToolWork(RecordWork):
         return out
 
     def announcing(
-        self, gate: SinkWriter, offered: Mapping[str, Offered], told: Sequence[Mapping[str, Any]], step: int
+        self, gate: SinkWriter, offered: Mapping[str, Offered], messages: Sequence[Mapping[str, Any]], step: int
     ) -> Announcing:
         """What a provider writes its turn to: it knows what was offered, and which ids of calls the thread has already.
 
         Some servers count ids from nought in each answer; rows, frames and results are matched by them.
         """
-        taken = {call["id"] for message in told for call in (message.get("toolCalls") or ())}
+        taken = {call["id"] for message in messages for call in (message.get("toolCalls") or ())}
         kinds = {name: one.kind for name, one in offered.items()}
         return Announcing(gate, self.deps.source.monotonic, kinds, taken, lambda n: f"call-{self.run_id}-{step}-{n}")
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loomnb.agents.failures import RepeatedCallError, RunCancelledError
+from loomnb.agents.spi import ToolCallRow
 from loomnb.errors import DefinitionError, InvalidRequest
 from loomnb.testing import ScriptedModel
 from tests.agents.doubles import Finder
@@ -340,3 +341,48 @@ def test_passages_may_be_plain_texts() -> None:
 def test_numbers_that_cannot_be_are_refused(name: str, value: Any) -> None:
     with pytest.raises(DefinitionError, match=name):
         deps(["Hi."], **{name: value})
+
+
+# -- turns that another one started -----------------------------------------------------------------------
+
+
+async def waiting(made: Any) -> dict[str, str]:
+    """A thread in which a call waits for the answer of another agent."""
+    await made.store.create_thread(actor=ANN, id="t0")
+    await made.store.record_tool_call(ToolCallRow(id="call-start", thread_id="t0", run_id="run-0", tool_name="start_poet"))
+    return {"threadId": "t0", "toolCallId": "call-start"}
+
+
+def test_a_detached_answer_is_posted_where_it_was_asked_for_and_on_the_row() -> None:
+    made, journal = deps(["A poem."]), Journal()
+    to = asyncio.run(waiting(made))
+    turn(made, journal, agent_name="poet", deliver_to=to, parent_run_id="run-0")
+
+    assert [(m["content"], m["agentName"], m["runId"]) for m in messages_of(made, "t0")] == [("A poem.", "poet", "run-1")]
+    told = {"detached": True, "status": "delivered", "agent": "poet", "runId": "run-1", "text": "A poem."}
+    assert row_of(made, "start_poet").output == told
+    assert journal.names[-2:] == ["deliver:detached", "persist:run:end"]
+    store: Any = made.store
+    assert store.runs()[0].parent_run_id == "run-0"
+
+
+@pytest.mark.case("agents:I06")
+@pytest.mark.parametrize("why", ["deleted", "blank"], ids=plain_id)
+def test_nothing_is_posted_in_a_thread_that_is_gone_or_where_nothing_was_said(why: str) -> None:
+    made = deps(["A poem." if why == "deleted" else " "])
+    to = asyncio.run(waiting(made))
+    if why == "deleted":
+        asyncio.run(made.store.soft_delete_thread("t0"))
+
+    result = turn(made, agent_name="poet", deliver_to=to)
+
+    assert result.text == ("A poem." if why == "deleted" else " ")
+    assert why == "deleted" or messages_of(made, "t0") == []
+
+
+@pytest.mark.case("agents:I07")
+def test_an_ordinary_turn_delivers_nothing() -> None:
+    journal = Journal()
+    turn(deps(["Hi."]), journal)
+
+    assert "deliver:detached" not in journal.names
