@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.agents.looping import (
     ANN,
     Hooks,
     Journal,
+    Suspended,
     deps,
     messages_of,
     purposes_of,
@@ -199,3 +201,48 @@ def test_without_usage_a_summary_takes_no_row() -> None:
 
     assert "history:summarize" in journal.names
     assert "persist:usage:history" not in journal.names
+
+
+def test_an_older_run_has_the_whole_thread_on_record_and_is_bounded_afterwards() -> None:
+    made = deps(ScriptedModel(lambda request, n: "Hi."))
+    turn(made, Hooks(run_id="run-1"), "Old")
+    made.history_policy = window_history(max_messages=1)
+    journal = Journal(run_id="run-2", patched=lambda name: name != "agent:selected-history")
+    turn(made, journal, "New")
+
+    recorded = json.loads(dict(journal.records)["load:thread"])
+    model: Any = made.model
+    assert [m["content"] for m in recorded["messages"]] == ["Old", "Hi.", "New"]
+    assert [m["content"] for m in model.requests[-1].messages] == ["New"]
+
+
+def test_a_blank_summary_is_not_told() -> None:
+    made = deps(ScriptedModel(lambda request, n: "Hi."))
+    turn(made, Hooks(run_id="run-1"))
+    made.history_policy = summarizing_history(ScriptedModel(lambda request, n: "  "), max_messages=1)
+    turn(made, Hooks(run_id="run-2"), "New")
+
+    model: Any = made.model
+    assert [m["content"] for m in model.requests[-1].messages] == ["New"]
+
+
+def test_what_a_summary_used_counts_for_the_run() -> None:
+    made = deps(ScriptedModel(lambda request, n: said("Hi.", usage={"inputTokens": 1})))
+    turn(made, Hooks(run_id="run-1"))
+    made.history_policy = summarizing_history(ScriptedModel(lambda r, n: said("S.", usage={"inputTokens": 9})), max_messages=1)
+
+    assert turn(made, Hooks(run_id="run-2")).usage == {"inputTokens": 10}
+
+
+def test_calls_that_a_dead_run_left_open_are_told_with_what_became_of_them() -> None:
+    model = ScriptedModel(lambda request, n: [[("send", {})], "Hi."][n] if n < 2 else "Later.")
+    made = deps(model, tool("send", kind="action"))
+    with pytest.raises(Suspended):
+        turn(made, Journal(suspends={"tool:run-1:call-0-send"}))
+    asyncio.run(made.store.fail_unsettled_tool_calls("run-1", "The run is gone."))  # type: ignore[attr-defined]
+    turn(made, Hooks(run_id="run-2"), "And?")
+
+    told = model.requests[-1].messages
+    assert [m["role"] for m in told] == ["user", "assistant", "user"]
+    assert told[1]["toolResults"] == [{"id": "call-0-send", "name": "send", "output": None, "error": "The run is gone."}]
+    assert "toolResults" not in messages_of(made)[1]
