@@ -21,23 +21,26 @@ _ASKS = (
     "user_ask_confirmation_schema user_ask_questions_schema"
 )
 _DOCUMENTS = (
-    "DocumentEntity DocumentOptions DocumentSaveOptions DocumentStore ErrorDocument LinkDocument MarkdownDocument "
-    "MessageDocument PlainDocument StaticDocumentMeta WidgetRef document"
+    "DocumentEntity DocumentOptions DocumentSaveOptions DocumentStore ErrorDocument LinkDocument LlmContextDocument "
+    "LlmMessageDocument MarkdownDocument MessageDocument PlainDocument StaticDocumentMeta WidgetRef document"
 )
 _RUNTIME = (
-    "Event Failure HistoryEntry ModelProvider ModelTool Progress Restored Run RunContext RunEvent RunView Status ToolRequest "
-    "TransitionInput TurnRequest TurnResult WorkflowState use_models"
+    "Event Failure HistoryEntry ModelProvider ModelTool Progress Restored Run RunContext RunEvent RunView SinkWriter Status "
+    "ToolRequest TransitionInput TurnRequest TurnResult WorkflowState"
 )
 _TOOLS = (
     "BaseTool Callback FunctionTool QueueResult ServerTool ToolCallOptions ToolEnvelope ToolInterception ToolOptions ToolResult "
     "overrides resolve tool use_tool_interceptor"
 )
 _WORKFLOWS = "BaseWorkflow RunOptions StudioAppOptions StudioUiConfig TransitionOptions WorkflowOptions guard transition workflow"
-_PRESENT = "Graph GraphEdge GraphNode"
+_PRESENT = "Graph GraphEdge GraphNode chart create_component create_component_registry negotiate_catalog table"
 _READY = (
-    "AskUserConfirmDocument AskUserDocument AskUserOptionsDocument AskUserWorkflow ChildOutcome ConfirmUserDocument "
-    "ConfirmUserWorkflow FanOutResult FanOutWorkflow RunResult SequenceResult SequenceWorkflow StatelessRunResult "
-    "SyncRunResult WorkflowArgs WorkflowRunResult WorkflowRunnerOptions WorkflowRunnerSyncOptions"
+    "AgentArgs AgentConfig AgentFinishTool AgentWorkflow AskClarificationTool AskForApprovalTool AskUserConfirmDocument "
+    "AskUserDocument AskUserOptionsDocument AskUserWorkflow ChatAgentArgs ChatAgentWorkflow ChildOutcome "
+    "ConfirmUserDocument ConfirmUserWorkflow FanOutResult FanOutWorkflow LlmDelegateToolCallsTool LlmGenerateObjectTool "
+    "LlmGenerateTextTool LlmMessage LlmUpdateToolResultTool RunResult SequenceResult SequenceWorkflow StatelessRunResult "
+    "SyncRunResult WorkflowArgs WorkflowRunResult WorkflowRunnerOptions WorkflowRunnerSyncOptions llm_provider "
+    "register_llm_provider"
 )
 _BLUEPRINTS = (
     "ABSENT STAGE_END WORKFLOW_END AbortSignal AgentExecutionAccess AgentSpec AgentTool Blueprint BlueprintInvalid "
@@ -49,9 +52,29 @@ _BLUEPRINTS = (
     "agent_execution_context_key code define_agent_tool get_agent_execution_access load_folder validate "
     "workflow_metadata_schema workflow_protocol_version"
 )
+_AGENTS = (
+    "Actor AgentDefinition AgentGovernanceQueries AgentPricingStore AgentRegistry AgentRunner AgentStore AgentTurnInput "
+    "AgentTurnResult AnswersReply ApprovalPolicy ApprovalRequirement ApprovalRules BackgroundActorResolver Budget "
+    "BudgetExceededError ChatMessage ClosedRolesPolicy CompatibleModel ConfirmTokenError ControlFlowSignal "
+    "DEFAULT_STRUCTURED_OUTPUT_INSTRUCTION Decision DefaultApprovalPolicy DefaultRolesPolicy FunctionalTool HistoryPolicy "
+    "InMemoryAgentStore InMemoryGovernance InMemoryPricingStore InMemoryQuotaStore InputProcessor Intake IntakeQuestion Key "
+    "LlmCost LocalServer LoopDeps LoopHooks McpCallTool McpConfig McpListToolsTool McpSecurityError McpTools MemorySink "
+    "ModelError ModelKeyMissing ModelPackageMissing ModelPrice ModelRateLimited NonDeterminismError OutputProcessor "
+    "OutputRejectedError OutputVerdict Persona Preflight ProcessorContext ProcessorFailedError Prompt PromptContext "
+    "QuotaExceededError QuotaProvider QuotaReport QuotaState QuotaStore QuotaVerdict QuotaWindow RepeatedCallError "
+    "Retriever RolesPolicy RunCancelledError SqlGovernance StoreQuotaProvider StructuredOutputError Thread TokenStreamSink "
+    "ToolCallRow ToolContext ToolDisabledError ToolForbiddenError ToolHandler ToolInputDriftError ToolInputInvalidError "
+    "ToolNotFoundError ToolPreflightDeniedError ToolQuotas ToolRegistry ToolSpec ToolTimeoutError TransientRetry UsageRow "
+    "VendorModel agent_failure_code agent_tool ask_key close_empty_roles create_frame_buffer create_functional_tool "
+    "decode_stream_event define_tool estimate_cost exhausted_window expose_stream_error_details extract_json forget_keys "
+    "invoke_with_transient_retry is_control_flow_signal is_replay_integrity_error local_model mcp_tools openai_compatible "
+    "quota_warning release_gated_frames repair_instruction run_agent_loop seed_model_prices settle_dead_run stream_failure "
+    "subscribe_diagnostics summarizing_history use_tool_quotas validate_structured window_history"
+)
 _STUDIO = (
-    "App Artifact AskRun Loom Pending PendingAsk WorkflowRunner answers artifact ask_questions cancel_all_runs close "
-    "confirm define events flow flows graph pending restore run runs snapshot sql start studio_app"
+    "Agent AgentResult AgentRun App Artifact AskRun Chat Loom Pending PendingAsk Threads WorkflowRunner answers artifact "
+    "ask_questions cancel_all_runs close confirm define events flow flows graph pending restore run runs set_model_prices "
+    "snapshot sql start studio_app use_models"
 )
 
 _WHERE: dict[str, tuple[str, str]] = {
@@ -63,6 +86,7 @@ _WHERE: dict[str, tuple[str, str]] = {
     **{name: ("loomnb.workflows", name) for name in _WORKFLOWS.split()},
     **{name: ("loomnb.ready", name) for name in _READY.split()},
     **{name: ("loomnb.blueprints", name) for name in _BLUEPRINTS.split()},
+    **{name: ("loomnb.agents", name) for name in _AGENTS.split()},
     **{name: ("loomnb.studio", name) for name in _STUDIO.split()},
     **{name: ("loomnb.present", name) for name in _PRESENT.split()},
     "Relation": ("loomnb.store", "Relation"),

@@ -20,8 +20,12 @@ from loomnb.workflows import APPS
 settings.register_profile("loomnb", deadline=None, database=None)
 settings.load_profile("loomnb")
 
-READY = {"ask", "ask_user", "confirm_user", "fan_out", "sequence"}
-"""Definitions that are known from the first store on."""
+READY = {
+    *("ask", "ask_user", "confirm_user", "fan_out", "sequence", "agent", "chat_agent"),
+    *("llm_generate_text", "llm_generate_object", "llm_delegate_tool_calls", "llm_update_tool_result"),
+    *("ask_clarification", "ask_for_approval", "agent_finish"),
+}
+"""Definitions, of workflows and of tools, that are known from the first store on."""
 
 
 @pytest.fixture(autouse=True)

@@ -34,6 +34,7 @@ __all__ = [
     "summarizing_history",
     "unanswered_calls",
     "window_history",
+    "with_summary",
 ]
 
 Estimate = Callable[[ChatMessage], int]
@@ -220,6 +221,8 @@ def window_history(
         InvalidRequest: a limit is no number from 0 up.
     """
     _check_limits(max_messages=max_messages, max_tokens=max_tokens)
+    if max_messages is not None:
+        max_messages = max(max_messages, 1)  # a promise of 0 would let a store load not even the newest
     return WindowHistory(max_messages=max_messages, max_tokens=max_tokens, estimate=estimate)
 
 
@@ -302,3 +305,13 @@ def summarizing_history(
     """
     window = window_history(max_messages, max_tokens, estimate)
     return SummarizingHistory(provider=model_provider, window=window, instruction=instruction or SUMMARY_INSTRUCTION, model=model)
+
+
+def with_summary(keep: Sequence[ChatMessage], summary: HistorySummary | None) -> list[ChatMessage]:
+    """What is told of a thread: the messages that were kept, and before them what stands for the others, as a `system` message.
+
+    Without a summary, or with a blank one, the messages alone.
+    """
+    if summary is None or not summary.text.strip():
+        return list(keep)
+    return [ChatMessage(role="system", content=summary.text), *keep]

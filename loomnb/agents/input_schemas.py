@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from loomnb.agents.control_flow import is_not_a_failure
 from loomnb.agents.spi import settled
 from loomnb.agents.tool_errors import Issue
 from loomnb.errors import DefinitionError, NotJson
@@ -77,6 +78,8 @@ class InputSchema:
                 return self._adapter.validate_python(value)
             return self._adapter.validate_json(text)  # so that a strict model takes a date as its text
         except Exception as exc:
+            if is_not_a_failure(exc):
+                raise
             raise InputIssues(_issues_of(exc)) from exc
 
     def told(self) -> dict[str, Any]:
@@ -109,16 +112,8 @@ class InputSchema:
         """
         dump = _own(self._schema, "dump")
         if dump is not None:
-            return freeze(dump(parsed))
-        if self._adapter is None:
-            return json_of(parsed)
-        try:
-            plain = self._adapter.dump_python(parsed, mode="python", warnings=False)
-            told = self._adapter.dump_python(parsed, mode="json", by_alias=True, warnings=False)
-        except Exception as exc:
-            raise NotJson(f"{self._owner}: what its schema gave is no JSON: {_first_line(exc)}") from exc
-        _refuse_no_numbers(plain)  # JSON mode would silently make them null
-        return freeze(told)
+            return freeze(_checked_dump(_VALUES.dump_python(parsed, by_alias=True, warnings=False), dump(parsed)))
+        return freeze(_told_by(self._adapter, parsed, self._owner)) if self._adapter is not None else json_of(parsed)
 
 
 def json_of(value: Any) -> Any:
@@ -153,22 +148,36 @@ def _dumped(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_dumped(one) for one in value]
     if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
-        adapter: TypeAdapter[Any] = TypeAdapter(type(value))
-        try:
-            plain = adapter.dump_python(value, warnings=False)
-            told = adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
-        except Exception as exc:
-            raise NotJson(f"A {type(value).__name__} is no JSON: {_first_line(exc)}") from exc
-        _refuse_no_numbers(plain)
-        return told
+        return _told_by(TypeAdapter(type(value)), value, f"A {type(value).__name__}")
     return value
 
 
-def _refuse_no_numbers(value: Any) -> None:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise NotJson(f"It holds {value!r}: JSON has no such number.", advice="Give None or a text instead.")
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set, frozenset)) else ():
-        _refuse_no_numbers(one)
+_VALUES: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+def _told_by(adapter: TypeAdapter[Any], value: Any, owner: str) -> Any:
+    try:
+        plain = adapter.dump_python(value, by_alias=True, warnings=False)
+        told = adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+    except Exception as exc:
+        raise NotJson(f"{owner} gives no JSON: {_first_line(exc)}") from exc
+    return _checked_dump(plain, told)
+
+
+def _checked_dump(plain: Any, told: Any) -> Any:
+    """What pydantic tells in JSON of a value, seen beside the value: a number that JSON has not is refused, where pydantic writes
+    null, and a set is put in order, for its own differs from copy to copy and from process to process."""
+    if isinstance(plain, float) and not math.isfinite(plain):
+        raise NotJson(f"It holds {plain!r}: JSON has no such number.", advice="Give None or a text instead.")
+    if isinstance(plain, dict) and isinstance(told, dict) and len(plain) == len(told):
+        return {key: _checked_dump(one, said) for one, (key, said) in zip(plain.values(), told.items(), strict=True)}
+    if isinstance(plain, (list, tuple)) and isinstance(told, list) and len(plain) == len(told):
+        return [_checked_dump(one, said) for one, said in zip(plain, told, strict=True)]
+    if isinstance(plain, (set, frozenset)) and isinstance(told, list):
+        for one in plain:
+            _checked_dump(one, None)
+        return sorted(told, key=canonical_json)
+    return told
 
 
 def _own(schema: Any, name: str) -> Callable[[Any], Any] | None:

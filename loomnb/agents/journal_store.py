@@ -14,7 +14,7 @@ import contextlib
 import contextvars
 import threading
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from loomnb.agents.memory_rows import StoredCall, StoredThread
 from loomnb.agents.memory_store import InMemoryAgentStore
 from loomnb.agents.rows import RunRow, RunStatus
-from loomnb.agents.spi import Actor, ChatMessage, ModelPrice, Thread, ToolCallRow, UsageRow, camel
+from loomnb.agents.spi import Actor, ChatMessage, ModelPrice, Thread, ToolCallRow, UsageRow, camel, finished
 from loomnb.errors import LoomError
 from loomnb.ids import Source
 from loomnb.jsonvalue import dumps, freeze, loads
@@ -123,7 +123,7 @@ class JournalAgentStore(InMemoryAgentStore):
             assert isinstance(self._threads, _Lazy)
             self._threads.forget(thread_id)
 
-    def now(self, make: Any) -> Any:
+    def now(self, make: Coroutine[Any, Any, T]) -> T:
         """Do something with this store from a cell, whole or not at all, and wait until it is durable.
 
         Args:
@@ -133,7 +133,7 @@ class JournalAgentStore(InMemoryAgentStore):
             LoomError: it was refused, or could not be stored.
         """
         with collecting() as rows:
-            value = _finished(make)
+            value = finished(make)
         if rows:
             try:
                 self._database.commit(rows)
@@ -375,7 +375,9 @@ class JournalAgentStore(InMemoryAgentStore):
             await super().bump_run_retries(run_id)
             row = self._runs.get(run_id)
             if row is not None:
-                self._runs[run_id] = replace(row, status="running", error_code=None, error_message=None, ended_at=None, duration_ms=None)
+                self._runs[run_id] = replace(
+                    row, status="running", error_code=None, error_message=None, ended_at=None, duration_ms=None
+                )
                 self._log_run(run_id)
 
     async def thread_of_run(self, run_id: str) -> str | None:
@@ -500,16 +502,6 @@ def agent_store_of(database: Database, source: Source) -> JournalAgentStore:
     if found is None:
         found = _STORES[database] = JournalAgentStore(database, source)
     return found
-
-
-def _finished(make: Any) -> Any:
-    """What a coroutine gives that waits for nothing."""
-    try:
-        make.send(None)
-    except StopIteration as end:
-        return end.value
-    make.close()
-    raise RuntimeError("a method of the store waited for something")
 
 
 def _snake(name: str) -> str:

@@ -45,6 +45,7 @@ class MemoryRows:
     _threads: dict[str, StoredThread] = field(default_factory=dict[str, StoredThread], init=False)
     _calls: dict[Place, StoredCall] = field(default_factory=dict[Place, StoredCall], init=False)
     _latest: dict[str, Place] = field(default_factory=dict[str, Place], init=False)
+    _of_thread: dict[str, dict[Place, None]] = field(default_factory=dict[str, dict[Place, None]], init=False)
     _usage: list[UsageRow] = field(default_factory=list[UsageRow], init=False)
     _runs: dict[str, RunRow] = field(default_factory=dict[str, RunRow], init=False)
 
@@ -64,6 +65,7 @@ class MemoryRows:
         before = self._calls.get(place)
         self._calls[place] = StoredCall(row=kept, recorded_at=before.recorded_at if before else now, updated_at=now)
         self._latest[row.id] = place
+        self._of_thread.setdefault(row.thread_id, {})[place] = None
 
     async def update_tool_call(self, tool_call_id: str, changes: Mapping[str, Any]) -> None:
         """Change the row of a call: names of `ToolCallRow` → values. Where several calls have this id, the latest is meant.
@@ -109,9 +111,7 @@ class MemoryRows:
     async def remembered_approvals(self, thread_id: str) -> tuple[str, ...]:
         """Names of the tools that were approved in this thread for all later calls, in the order they were."""
         names = [
-            stored.row.tool_name
-            for stored in self._calls.values()
-            if stored.row.thread_id == thread_id and stored.row.remember and stored.row.status in ("executed", "failed")
+            row.tool_name for row in self._rows_of(thread_id).values() if row.remember and row.status in ("executed", "failed")
         ]
         return tuple(dict.fromkeys(names))
 
@@ -292,7 +292,7 @@ class MemoryRows:
         return place, self._calls[place]
 
     def _rows_of(self, thread_id: str) -> dict[str, ToolCallRow]:
-        return {stored.row.id: stored.row for stored in self._calls.values() if stored.row.thread_id == thread_id}
+        return {place[2]: self._calls[place].row for place in self._of_thread.get(thread_id, ())}
 
 
 def check_changes(what: str, changes: Iterable[str], allowed: Iterable[str]) -> None:

@@ -126,6 +126,13 @@ class MemorySink:
                 if not stream.was_opened and not stream.readers and self._streams.get(run_id) is stream:
                     del self._streams[run_id]
 
+    def finish(self, run_id: str, *lines: str) -> None:
+        """Write the last frames of a run and end its stream; one that has ended, or was never opened, is left as it is."""
+        with self._guard:
+            stream = self._streams.get(run_id)
+        if stream is not None:
+            stream.add(list(lines), is_over=True)
+
     def close(self, run_id: str) -> None:
         """Forget the frames of a run. Who still reads comes to the end of what there is."""
         with self._guard:

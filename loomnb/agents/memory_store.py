@@ -314,6 +314,10 @@ class InMemoryAgentStore(MemoryRows):
         """The messages of a thread, also of a deleted one; none of an unknown one."""
         return tuple(with_approvals(self._messages.get(thread_id, ()), self._rows_of(thread_id)))
 
+    def message_count(self, thread_id: str) -> int:
+        """How many messages a thread has."""
+        return len(self._messages.get(thread_id, ()))
+
     # -- within --
 
     def _touch(self, thread_id: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from loomnb.agents.spi import AgentPricingStore, ModelPrice, settled
 from loomnb.errors import InvalidRequest
 
-__all__ = ["InMemoryPricingStore", "estimate_cost", "known_price", "price_of", "seed_model_prices"]
+__all__ = ["InMemoryPricingStore", "estimate_cost", "fill_known_prices", "known_price", "price_of", "seed_model_prices"]
 
 MILLION = 1_000_000
 
@@ -142,6 +142,24 @@ def known_price(model_id: str) -> ModelPrice | None:
             cache_read_price_per_1m=_per_million(getattr(found, "cache_read_mtok", None)),
         )
     return None
+
+
+async def fill_known_prices(store: AgentPricingStore, model_ids: Iterable[str]) -> tuple[str, ...]:
+    """Set the known prices of those models that have none in a store; a price that is there is never replaced.
+
+    Returns:
+        The models that still have none, whose calls would record no cost unless their provider reports it.
+    """
+    priced = {price.model_id for price in await settled(store.list_current_prices())}
+    unpriced: list[str] = []
+    for model_id in dict.fromkeys(model_ids):
+        if model_id in priced:
+            continue
+        if (price := known_price(model_id)) is None:
+            unpriced.append(model_id)
+        else:
+            await settled(store.upsert_model_price(price))
+    return tuple(unpriced)
 
 
 def _spellings(model_id: str) -> list[tuple[str, str | None]]:

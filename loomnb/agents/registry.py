@@ -10,36 +10,34 @@ is not the same any more: a default or a transform of the schema changed, or a h
 
 from __future__ import annotations
 
-import asyncio
-import copy
-import inspect
-import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 
-from loomnb.agents.input_schemas import InputIssues, InputSchema, canonical_json
+from loomnb.agents.input_schemas import InputSchema
 from loomnb.agents.spi import Actor, Preflight, RolesPolicy, ToolContext, ToolHandler, ToolKind, ToolScope, ToolSpec, settled
-from loomnb.agents.tool_errors import (
-    ToolDisabledError,
-    ToolForbiddenError,
-    ToolInputDriftError,
-    ToolInputInvalidError,
-    ToolNotFoundError,
-    ToolPreflightDeniedError,
+from loomnb.agents.tool_errors import ToolDisabledError, ToolForbiddenError, ToolNotFoundError, ToolPreflightDeniedError
+from loomnb.agents.tool_steps import (
+    Entry,
+    check_approved,
+    described,
+    guarded_preflight,
+    is_enabled,
+    json_input,
+    may_use,
+    own_copy,
+    parsed_input,
+    preflight_of,
+    run_hook,
+    scope_of,
+    show,
 )
-from loomnb.agents.ui_collector import UiCollector, checked_push
-from loomnb.errors import DefinitionError, NotJson
+from loomnb.errors import DefinitionError
 from loomnb.jsonvalue import thaw
-from loomnb.runtime import ModelTool, Workers
+from loomnb.runtime import ModelTool
 from loomnb.tools import check_name
 
 __all__ = ["NOT_GIVEN", "NotGiven", "OfferedTools", "PreparedCall", "ToolRegistry"]
-
-Phase = Literal["prepare", "execute"]
-
-_LOG = logging.getLogger("loomnb.agents")
-_WORKERS = Workers()
 
 
 class NotGiven:
@@ -77,17 +75,6 @@ class PreparedCall:
     preflight: Preflight
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    spec: ToolSpec
-    handler: ToolHandler
-    schema: InputSchema
-
-    def hook(self, name: str) -> Callable[..., Any] | None:
-        found = getattr(self.handler, name, None)
-        return found if callable(found) else None
-
-
 class ToolRegistry:
     """The tools of an agent, or of several, by name.
 
@@ -96,7 +83,7 @@ class ToolRegistry:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
 
     # -- what is there ---------------------------------------------------------------------------
 
@@ -116,7 +103,7 @@ class ToolRegistry:
             raise DefinitionError(f"The tool {name!r} does nothing.", advice="Give its handler `execute(input, ctx)`.")
         if isinstance(spec.roles, str):
             raise DefinitionError(f"The tool {name!r}: roles= is a list.", advice=f"Write roles=[{spec.roles!r}].")
-        self._entries[name] = _Entry(spec, handler, InputSchema(spec.input_schema, f"The tool {name!r}"))
+        self._entries[name] = Entry(spec, handler, InputSchema(spec.input_schema, f"The tool {name!r}"))
 
     def unregister(self, name: str) -> bool:
         """Take a tool away; whether it was there."""
@@ -138,7 +125,7 @@ class ToolRegistry:
     async def visible_specs(self, actor: Actor, policy: RolesPolicy) -> list[ToolSpec]:
         """The tools that are switched on and that this actor may use."""
         entries = [*self._entries.values()]
-        return [entry.spec for entry in entries if await _enabled(entry) and await _may(entry, actor, policy)]
+        return [entry.spec for entry in entries if await is_enabled(entry) and await may_use(entry, actor, policy)]
 
     async def definitions_for(
         self, actor: Actor, policy: RolesPolicy, allow_list: Collection[str] | None = None, scope: ToolScope | None = None
@@ -158,9 +145,9 @@ class ToolRegistry:
             spec = entry.spec
             if allow_list is not None and spec.name not in allow_list:
                 continue
-            if not await _enabled(entry) or not await _may(entry, actor, policy):
+            if not await is_enabled(entry) or not await may_use(entry, actor, policy):
                 continue
-            said = await _described(entry, scope)
+            said = await described(entry, scope)
             if said is None:
                 continue
             schema = said.get("inputSchema")
@@ -219,11 +206,11 @@ class ToolRegistry:
         """
         entry = await self._admitted(name, ctx, policy, allowed_tools)
         if not snapshot_input:
-            parsed = await _parsed(entry, input)
-            return PreparedCall(input=parsed, preflight=await _preflight(entry, parsed, ctx, "prepare"))
-        parsed = await _parsed(entry, _own_copy(entry, input))
-        snapshot = thaw(_json(entry, parsed))
-        return PreparedCall(input=snapshot, preflight=await _guarded_preflight(entry, parsed, ctx, "prepare"))
+            parsed = await parsed_input(entry, input)
+            return PreparedCall(input=parsed, preflight=await preflight_of(entry, parsed, ctx, "prepare"))
+        parsed = await parsed_input(entry, own_copy(entry, input))
+        snapshot = thaw(json_input(entry, parsed))
+        return PreparedCall(input=snapshot, preflight=await guarded_preflight(entry, parsed, ctx, "prepare"))
 
     async def invoke(
         self,
@@ -258,32 +245,32 @@ class ToolRegistry:
         """
         entry = await self._admitted(name, ctx, policy, allowed_tools)
         if isinstance(approved_input, NotGiven):
-            parsed = await _parsed(entry, input)
-            preflight = await _preflight(entry, parsed, ctx, "execute")
+            parsed = await parsed_input(entry, input)
+            preflight = await preflight_of(entry, parsed, ctx, "execute")
         else:
-            parsed = await _parsed(entry, _own_copy(entry, input))
-            _check_approved(entry, parsed, approved_input)
-            preflight = await _guarded_preflight(entry, parsed, ctx, "execute")
+            parsed = await parsed_input(entry, own_copy(entry, input))
+            check_approved(entry, parsed, approved_input)
+            preflight = await guarded_preflight(entry, parsed, ctx, "execute")
         if preflight.status == "denied":
             raise ToolPreflightDeniedError(name, preflight.reason)
         if preflight.status == "completed":
             output = preflight.output
         else:
-            output = await _run(entry.handler.execute, parsed, ctx)
-        await _present(entry, output, ctx)
+            output = await run_hook(entry.handler.execute, parsed, ctx)
+        await show(entry, output, ctx)
         return output
 
-    async def _admitted(self, name: str, ctx: ToolContext, policy: RolesPolicy, allowed_tools: Collection[str] | None) -> _Entry:
+    async def _admitted(self, name: str, ctx: ToolContext, policy: RolesPolicy, allowed_tools: Collection[str] | None) -> Entry:
         entry = self._entries.get(name)
         if entry is None:
             raise ToolNotFoundError(name)
-        if not await _enabled(entry):
+        if not await is_enabled(entry):
             raise ToolDisabledError(name)
-        if not await _may(entry, ctx.actor, policy):
+        if not await may_use(entry, ctx.actor, policy):
             raise ToolForbiddenError(name)
         if allowed_tools is not None and name not in allowed_tools:
             raise ToolForbiddenError(name)
-        if await _described(entry, _scope_of(ctx)) is None:
+        if await described(entry, scope_of(ctx)) is None:
             raise ToolNotFoundError(name)
         return entry
 
@@ -295,10 +282,11 @@ class ToolRegistry:
         return entry is not None and entry.hook("present") is not None
 
     async def present_result(self, name: str, output: Any, ctx: ToolContext) -> None:
-        """Show a result that was had without `invoke`: of a preflight that completed the call. Never raises, as there."""
+        """Show a result that was had without `invoke`: of a preflight that completed the call. What goes wrong
+        is reported, as there; only a signal of the runner comes through."""
         entry = self._entries.get(name)
         if entry is not None:
-            await _present(entry, output, ctx)
+            await show(entry, output, ctx)
 
     async def preview_input(self, name: str, scope: ToolScope) -> Any:
         """An input to try the tool with; None where it has none, or fails to say it."""
@@ -310,153 +298,3 @@ class ToolRegistry:
             return await settled(hook(scope))
         except Exception:  # noqa: BLE001  # a preview is a kindness: without it there is none
             return None
-
-
-# -- may it ------------------------------------------------------------------------------------------
-
-
-async def _enabled(entry: _Entry) -> bool:
-    enabled = entry.spec.enabled
-    if not (await settled(enabled()) if callable(enabled) else enabled):
-        return False
-    hook = entry.hook("is_enabled")
-    return hook is None or bool(await settled(hook()))
-
-
-async def _may(entry: _Entry, actor: Actor, policy: RolesPolicy) -> bool:
-    if not await settled(policy.can(actor, entry.spec)):
-        return False
-    hook = entry.hook("can_use")
-    return hook is None or bool(await settled(hook(actor)))
-
-
-async def _described(entry: _Entry, scope: ToolScope) -> Mapping[str, Any] | None:
-    """What the tool says of itself here; None: it is not to be had."""
-    hook = entry.hook("describe")
-    said = await settled(hook(scope)) if hook is not None else None
-    if said is None:
-        return {}
-    if not isinstance(said, Mapping):
-        raise DefinitionError(
-            f"The tool {entry.spec.name!r} describes itself as {said!r}.",
-            advice='Return {"available": …, "description": …}, or None.',
-        )
-    return None if said.get("available") is False else said
-
-
-def _scope_of(ctx: ToolContext) -> ToolScope:
-    return ToolScope(
-        actor=ctx.actor,
-        thread_id=ctx.thread_id or None,
-        agent_name=ctx.agent_name,
-        persona=ctx.persona,
-        ui_capabilities=ctx.ui_capabilities,
-        page_context=ctx.page_context,
-    )
-
-
-# -- what is it called with --------------------------------------------------------------------------
-
-
-async def _parsed(entry: _Entry, value: Any) -> Any:
-    try:
-        return await entry.schema.parse(value)
-    except InputIssues as exc:
-        raise ToolInputInvalidError(entry.spec.name, exc.issues) from exc.__cause__
-
-
-def _own_copy(entry: _Entry, value: Any) -> Any:
-    try:
-        return copy.deepcopy(value)
-    except Exception as exc:
-        raise ToolInputDriftError(entry.spec.name, "it cannot be copied, so it cannot be kept from changes") from exc
-
-
-def _json(entry: _Entry, parsed: Any) -> Any:
-    try:
-        return entry.schema.json_of(parsed)
-    except NotJson as exc:
-        raise ToolInputDriftError(entry.spec.name, f"it is no JSON ({exc.message})") from exc
-
-
-def _check_approved(entry: _Entry, parsed: Any, approved: Any) -> None:
-    now = canonical_json(_json(entry, parsed))
-    try:
-        was = canonical_json(approved)
-    except NotJson as exc:
-        raise ToolInputDriftError(entry.spec.name, f"what was approved is no JSON ({exc.message})") from exc
-    if now != was:
-        raise ToolInputDriftError(entry.spec.name, "it is read differently now")
-
-
-async def _preflight(entry: _Entry, parsed: Any, ctx: ToolContext, phase: Phase) -> Preflight:
-    hook = entry.hook("preflight") if entry.spec.kind == "action" else None
-    if hook is None:
-        return Preflight()
-    said = await _run(hook, parsed, ctx, phase)
-    if said is None:
-        return Preflight()
-    if isinstance(said, Mapping):
-        known = {key: said[key] for key in ("status", "confirmation", "reason", "output") if key in said}
-        said = Preflight(**known)
-    if not isinstance(said, Preflight) or said.status not in ("ready", "denied", "completed"):
-        raise DefinitionError(
-            f"The preflight of {entry.spec.name!r} says {said!r}.",
-            advice="Return Preflight(status='ready' | 'denied' | 'completed', …), or None for ready.",
-        )
-    return said
-
-
-async def _guarded_preflight(entry: _Entry, parsed: Any, ctx: ToolContext, phase: Phase) -> Preflight:
-    """The same on a copy: what the hook changes, or keeps to change later, is not what is executed."""
-    was = canonical_json(_json(entry, parsed))
-    lent = _own_copy(entry, parsed)
-    said = await _preflight(entry, lent, ctx, phase)
-    if canonical_json(_json(entry, lent)) != was:
-        raise ToolInputDriftError(entry.spec.name, "its preflight changed it")
-    return said
-
-
-async def _run(function: Callable[..., Any], *args: Any) -> Any:
-    if inspect.iscoroutinefunction(function):
-        return await function(*args)
-    return await settled(await asyncio.wrap_future(_WORKERS.submit(function, *args)))
-
-
-# -- showing it ----------------------------------------------------------------------------------------
-
-
-async def _present(entry: _Entry, output: Any, ctx: ToolContext) -> None:
-    """Show an output. What goes wrong is reported: the tool is done, and must not count as failed for its picture."""
-    hook = entry.hook("present")
-    if hook is None:
-        return
-    try:
-        # A copy: what the hook does to it must not reach the model.
-        lent = copy.deepcopy(output) if isinstance(output, (dict, list)) else output
-        made = await _run(hook, lent, ctx)
-        pushes = [checked_push(one) for one in _each(made)]  # all are judged before the first is shown
-        collector = getattr(ctx.emit_ui, "__self__", None)
-        if isinstance(collector, UiCollector):
-            for push in pushes:
-                collector.judge(push)
-        for push in pushes:
-            ctx.emit_ui(push.component, push.props, version=push.version, fallback_text=push.fallback_text)
-    except Exception as exc:  # noqa: BLE001  # the author's own code
-        await _report(entry.spec.name, exc, ctx)
-
-
-def _each(made: Any) -> Sequence[Any]:
-    if made is None:
-        return []
-    return made if isinstance(made, (list, tuple)) else [made]
-
-
-async def _report(name: str, exc: Exception, ctx: ToolContext) -> None:
-    if ctx.on_presentation_error is not None:
-        try:
-            await settled(ctx.on_presentation_error(exc, {"toolName": name}))
-        except Exception:  # noqa: BLE001  # a broken reporter is no reason to fail either
-            _LOG.warning("What was told of the presentation of %r could not be heard.", name, exc_info=True)
-        return
-    _LOG.warning("The result of %r could not be shown: %s", name, exc)

@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "NO_REASON",
+    "STOPPED",
     "denied_result",
     "expired_result",
     "failed_result",
@@ -30,7 +31,7 @@ _EXPIRED = (
     "Nobody decided on this call in time. Nothing ran. Do not call it again on your own; tell the person that the request "
     "expired."
 )
-_STOPPED = (
+STOPPED = (
     "This call started and was stopped; it never completed. It may have done a part of its work, and what came of it is "
     "unknown: find that out before you call it again."
 )
@@ -70,7 +71,7 @@ def preflight_denied_result(call_id: str, name: str, reason: str) -> dict[str, A
 
 def stopped_result(call_id: str, name: str) -> dict[str, Any]:
     """The result of a call that was at work when its turn ended."""
-    return failed_result(call_id, name, _STOPPED)
+    return failed_result(call_id, name, STOPPED)
 
 
 def never_started_result(call_id: str, name: str) -> dict[str, Any]:

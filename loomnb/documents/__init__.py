@@ -1,6 +1,7 @@
 """Document types, the built-in ones, the documents of a run, and the widgets that draw and answer them. Pure."""
 
 from loomnb.documents.answers import document_form, document_payload, prompt_options
+from loomnb.documents.llm import LlmContextDocument, LlmMessageDocument, StopReason
 from loomnb.documents.specs import PROMPTS, WORKFLOW_WIDGETS, ButtonOptions, FormOptions, PromptInputOptions, decorated
 from loomnb.documents.store import DocumentEntity, DocumentSaveOptions, DocumentStore, SavedDocument, Shelf
 from loomnb.documents.types import (
@@ -28,6 +29,8 @@ __all__ = [
     "ErrorDocument",
     "FormOptions",
     "LinkDocument",
+    "LlmContextDocument",
+    "LlmMessageDocument",
     "MarkdownDocument",
     "MessageDocument",
     "PlainDocument",
@@ -36,6 +39,7 @@ __all__ = [
     "SavedDocument",
     "Shelf",
     "StaticDocumentMeta",
+    "StopReason",
     "Widget",
     "WidgetRef",
     "accepts_input",

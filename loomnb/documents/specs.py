@@ -149,6 +149,7 @@ SPECS: Mapping[str, type[Spec]] = {
     "confirm-prompt": PromptOptions,
     "choices": PromptOptions,
     "message": ViewOptions,
+    "llm-message": ViewOptions,
     "markdown": ViewOptions,
     "plain": ViewOptions,
     "error": ViewOptions,
@@ -160,6 +161,7 @@ DOCUMENT_WIDGETS = tuple(name for name in SPECS if name not in ("prompt-input", 
 PROMPTS = ("text-prompt", "confirm-prompt", "choices")
 NEEDS: Mapping[str, Sequence[str]] = {
     "message": ("role", "text"),
+    "llm-message": ("role", "text", "blocks"),
     "markdown": ("markdown",),
     "plain": ("text",),
     "error": ("error",),

@@ -14,19 +14,16 @@ from loomnb.present.artifact import (
     artifact_raw,
     table_length,
 )
+from loomnb.present.built_in import BUILT_IN, chart, component_text, table
 from loomnb.present.component_html import component_html
 from loomnb.present.components import (
-    BUILT_IN,
     Component,
     ComponentDefinition,
     ComponentRegistry,
     Presentation,
-    chart,
     checked_component_name,
-    component_text,
     create_component,
     create_component_registry,
-    table,
 )
 from loomnb.present.difference import Change, changes_between, diff_html, diff_plain
 from loomnb.present.graph import EdgeKind, Graph, GraphEdge, GraphNode

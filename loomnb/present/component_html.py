@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from loomnb.errors import Refused
-from loomnb.present.component_text import cell_text, component_number, line_diff
-from loomnb.present.components import BUILT_IN, component_text
+from loomnb.present.built_in import BUILT_IN, component_text
+from loomnb.present.component_text import cell_text, column_side, component_number, line_diff
 from loomnb.present.markdown import escape, plain_line
 from loomnb.present.negotiation import TREE, judge_ui
 
@@ -76,18 +76,13 @@ def _link(text: str, url: str) -> str:
 
 
 def _table(props: Props) -> str:
-    sides = [_side(column) for column in props["columns"]]
+    sides = [column_side(column) for column in props["columns"]]
     head = "".join(
         f'<th scope="col" style="text-align:{side}">{_line(c["label"])}</th>'
         for c, side in zip(props["columns"], sides, strict=True)
     )
     body = "".join(f"<tr>{''.join(_cells(row, props['columns'], sides))}</tr>" for row in props["rows"])
     return f"{_title(props)}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _side(column: Props) -> str:
-    number = column.get("format") in ("number", "currency", "percent")
-    return str(column.get("align") or ("right" if number else "left"))
 
 
 def _cells(row: Props, columns: list[Props], sides: list[str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from loomnb.present.markdown import plain_line
 
-__all__ = ["TEXTS", "cell_text", "component_number", "json_text", "line_diff", "titled"]
+__all__ = ["TEXTS", "cell_text", "column_side", "component_number", "json_text", "line_diff", "titled"]
 
 _ROWS = 15
 """Rows of a table that are told."""
@@ -68,7 +68,7 @@ def _table(props: Props) -> str:
     wide = [max(len(row[i]) for row in [head, *shown]) for i in range(len(columns))]
 
     def line(cells: Sequence[str]) -> str:
-        sides = (_padded(cell, width, c.get("align")) for cell, width, c in zip(cells, wide, columns, strict=True))
+        sides = (_padded(cell, width, column_side(c)) for cell, width, c in zip(cells, wide, columns, strict=True))
         return "  ".join(sides).rstrip()
 
     lines = [line(head), "  ".join("-" * width for width in wide), *map(line, shown)]
@@ -77,7 +77,13 @@ def _table(props: Props) -> str:
     return titled(props.get("title"), fenced("\n".join(lines)), *more)
 
 
-def _padded(text: str, width: int, align: Any) -> str:
+def column_side(column: Props) -> str:
+    """Where the cells of a column stand: as it says, else numbers to the right."""
+    is_number = column.get("format") in ("number", "currency", "percent")
+    return str(column.get("align") or ("right" if is_number else "left"))
+
+
+def _padded(text: str, width: int, align: str) -> str:
     return text.rjust(width) if align == "right" else text.center(width) if align == "center" else text.ljust(width)
 
 

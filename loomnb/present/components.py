@@ -17,21 +17,16 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from loomnb.asks import Shape
 from loomnb.errors import DefinitionError, NotFound, NotJson, Refused
 from loomnb.jsonvalue import freeze, thaw
-from loomnb.present import component_types as types
-from loomnb.present.component_text import TEXTS, json_text
+from loomnb.present.component_text import json_text
 
 __all__ = [
-    "BUILT_IN",
     "Component",
     "ComponentDefinition",
     "ComponentRegistry",
     "Presentation",
-    "chart",
     "checked_component_name",
-    "component_text",
     "create_component",
     "create_component_registry",
-    "table",
 ]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,127}")
@@ -331,55 +326,3 @@ def _dumped(parsed: Any) -> Any:
 
 def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
-
-
-# -- the built-in ones -------------------------------------------------------------------------------------
-
-
-def _built_in(name: str, props: type[Shape], title: str, *, children: bool = False) -> Component:
-    description = (props.__doc__ or "").strip()
-    text = TEXTS[name]
-    return create_component(name=name, title=title, description=description, props=props, fallback_text=text, children=children)
-
-
-BUILT_IN: Mapping[str, Component] = {
-    component.definition.name: component
-    for component in (
-        _built_in("DataTable", types.DataTable, "Table"),
-        _built_in("Chart", types.Chart, "Chart"),
-        _built_in("KpiCards", types.KpiCards, "Figures"),
-        _built_in("SourceCards", types.SourceCards, "Sources"),
-        _built_in("Checklist", types.Checklist, "Checklist"),
-        _built_in("Timeline", types.Timeline, "Timeline"),
-        _built_in("CodeBlock", types.CodeBlock, "Code"),
-        _built_in("Diff", types.Diff, "Difference"),
-        _built_in("Callout", types.Callout, "Notice"),
-        _built_in("Stack", types.Stack, "Stack", children=True),
-        _built_in("Card", types.Card, "Card", children=True),
-        _built_in("Heading", types.Heading, "Heading"),
-        _built_in("Text", types.TextLine, "Text"),
-        _built_in("Badge", types.Badge, "Badge"),
-        _built_in("Link", types.Link, "Link"),
-        _built_in("Image", types.Image, "Image"),
-    )
-}
-"""The components that every front end of ours draws, by name."""
-
-table: Component = BUILT_IN["DataTable"]
-"""Rows under columns: `table(title="Stock", columns=[{"key": "n", "label": "Number"}], rows=[{"n": 1}])`."""
-
-chart: Component = BUILT_IN["Chart"]
-"""Bars or lines: `chart(type="bar", xKey="month", series=[{"key": "sales"}], data=[{"month": "May", "sales": 3}])`."""
-
-
-def component_text(component: str, props: Any, fallback_text: str | None = None) -> str:
-    """The text of a component: of a built-in one whose props fit its own, else the given text, else the props as JSON."""
-    known = BUILT_IN.get(component)
-    if known is not None:
-        try:
-            return known.definition.text(known.definition.check(props))
-        except Refused:
-            pass
-    if fallback_text is not None:
-        return fallback_text
-    return json_text(component, props if isinstance(props, Mapping) else {"props": props})

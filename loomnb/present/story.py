@@ -14,6 +14,7 @@ from loomnb.asks import Ask, Form
 from loomnb.documents import PROMPTS, DocumentEntity, form_of_ui, is_hidden, transitions_of, widget_of
 from loomnb.names import humanised
 from loomnb.present.markdown import escape, html_block, markdown_html, markdown_safe, without_controls
+from loomnb.present.messages import blocks_html, blocks_plain
 from loomnb.present.values import value_html
 from loomnb.present.widgets import field_lines, form_html, form_plain, prompt_html, prompt_plain
 
@@ -146,7 +147,7 @@ def document_kind(entity: DocumentEntity) -> str:
         if widget in PROMPTS:
             return "prompt"
         drawn = widget or entity.document_name
-        if drawn == "message" and "role" in content:
+        if drawn in ("message", "llm-message") and "role" in content:
             return "message"
         if drawn in _TEXTS and isinstance(content.get(_TEXTS[drawn]), str):
             return drawn
@@ -183,7 +184,7 @@ def document_html(entity: DocumentEntity, children: Mapping[str, Child] = _NO_CH
         return f"<p>{escape(line)}</p>" + (f'<div style="{_BELOW}">{told}</div>' if told else "")
     match document_kind(entity):
         case "message":
-            return markdown_html(content.get("text") or "")
+            return markdown_html(content.get("text") or "") + blocks_html(content.get("blocks"))
         case "markdown":
             return markdown_html(content["markdown"])
         case "plain":
@@ -207,7 +208,7 @@ def document_plain(entity: DocumentEntity, children: Mapping[str, Child] = _NO_C
         return "\n".join([line, *(f"  {one}" for one in _told_plain(below).splitlines())] if below else [line])
     match document_kind(entity):
         case "message":
-            return f"[{content['role']}] {content.get('text') or ''}"
+            return "\n".join([f"[{content['role']}] {content.get('text') or ''}".rstrip(), *blocks_plain(content.get("blocks"))])
         case "markdown":
             return str(content["markdown"])
         case "plain":
@@ -262,8 +263,27 @@ def ask_plain(ask: Ask, handle: str = "run") -> str:
         lines.append(f"  {question.id}: {question.question}{options}{skip}")
     if ask.form is not None:
         lines += [f"  {line}" for line in field_lines(ask.form.fields)]
+    lines += [f"  {line}" for line in _request_lines(ask)]
     lines.append(f"  answer with: {handle}.answer({ask.name!r}, {ask_example(ask)})")
     return "\n".join(lines)
+
+
+def _request_lines(ask: Ask) -> list[str]:
+    """What an agent asks, line by line: the arguments of the call, or its questions."""
+    if not isinstance(ask.request, Mapping):
+        return []
+    if ask.kind == "approval":
+        given = ask.request.get("input")
+        pairs = given.items() if isinstance(given, Mapping) else [("input", given)]
+        return [f"{name}: {v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)}" for name, v in pairs]
+    if ask.kind == "elicitation":
+        return [_elicited(question) for question in ask.request.get("questions", ())]
+    return []
+
+
+def _elicited(question: Mapping[str, Any]) -> str:
+    options = " / ".join(str(o.get("label") or o.get("value")) for o in question.get("options", ()))
+    return f"{question['id']}: {question['question']}" + (f" ({options})" if options else "")
 
 
 def ask_example(ask: Ask) -> str:
@@ -275,6 +295,10 @@ def ask_example(ask: Ask) -> str:
             return "True"
         case "questions":
             return "{" + ", ".join(f"{q.id!r}: '…'" for q in ask.questions) + "}"
+        case "approval":
+            return "True"
+        case "elicitation":
+            return "{" + ", ".join(f"{q['id']!r}: '…'" for q in (ask.request or {}).get("questions", ())) + "}"
         case "form":
             fields = ask.form.fields if ask.form else []
             return "…" if ask.form and ask.form.raw else "{" + ", ".join(f"{f.name!r}: …" for f in fields if f.required) + "}"
@@ -293,6 +317,7 @@ def _ask_html(ask: Ask) -> str:
             body += described + options
         else:
             items.append(f"<li>{escape(question.question)}{described}{options}</li>")
+    items += [f"<li>{escape(line)}</li>" for line in _request_lines(ask)]
     fields = ask.form.fields if ask.form else []
     items += [f"<li>{escape(field.label)}{'' if field.required else ' (optional)'}</li>" for field in fields]
     return body + (f"<ul>{''.join(items)}</ul>" if items else "")
@@ -309,11 +334,27 @@ def _answer_pairs(ask: Ask, payload: Any) -> list[tuple[str, Any]]:
         case "questions":
             texts = {q.id: q.question if len(ask.questions) > 1 else "" for q in ask.questions}
             return [(texts.get(a["questionId"], ""), "skipped" if a["isSkipped"] else a["answer"]) for a in payload]
+        case "approval":
+            return [("", _decided(payload))]
+        case "elicitation":
+            if payload.get("skipped"):
+                return [("", "skipped")]
+            asked = {q["id"]: q["question"] for q in (ask.request or {}).get("questions", ())}
+            return [(asked.get(name, name), ", ".join(values)) for name, values in payload.get("answers", {}).items()]
         case "form":
             if not isinstance(payload, Mapping):
                 return [("", payload)]
             labels = {f.name: f.label for f in ask.form.fields} if ask.form else {}
             return [(labels.get(k, humanised(k)), v) for k, v in payload.items()]
+
+
+def _decided(payload: Mapping[str, Any]) -> str:
+    if payload.get("expired"):
+        return "expired: nobody decided in time"
+    said = "approved" if payload["approved"] else "declined"
+    said += ", with other arguments" if payload.get("input") is not None else ""
+    said += ", also from now on" if payload.get("remember") else ""
+    return f"{said}: {payload['reason']}" if payload.get("reason") else said
 
 
 def _filled_in(ask: Ask, payload: Any) -> Form | None:

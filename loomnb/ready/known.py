@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loomnb.ready.agent_workflow import AgentWorkflow, ChatAgentWorkflow
 from loomnb.ready.fanout import FanOutWorkflow
 from loomnb.ready.people import AskUserWorkflow, ConfirmUserWorkflow
 from loomnb.ready.questions import ASK
@@ -16,5 +17,8 @@ def know_ready() -> None:
     """Make them known; knowing them already is fine."""
     if REGISTRY.get(ASK.name) is not ASK:
         REGISTRY.add(ASK, type(ASK).__module__, type(ASK).__qualname__)
-    for cls in (FanOutWorkflow, SequenceWorkflow, AskUserWorkflow, ConfirmUserWorkflow):
+    for cls in (
+        *(FanOutWorkflow, SequenceWorkflow, AskUserWorkflow, ConfirmUserWorkflow),
+        *(AgentWorkflow, ChatAgentWorkflow),
+    ):
         know(cls)

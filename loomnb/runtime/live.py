@@ -459,6 +459,10 @@ class LiveCall:
             self.call.marks.add(name)
         await self._put(self._taken(marks=[name]))
 
+    def add_rows(self, rows: Sequence[Row]) -> None:
+        """Let rows be stored with the next effect, or a `flush`."""
+        self._rows += rows
+
     async def flush(self, *, wait: bool = True) -> None:
         """Store what waits for the next effect."""
         rows = self._taken()

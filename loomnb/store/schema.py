@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from loomnb.errors import StoreDamaged
+from loomnb.store.agent_views import AGENT_VIEWS
 
 __all__ = ["MIGRATIONS", "STATUS_KINDS", "migrate"]
 
@@ -306,7 +307,14 @@ _STEP_CALLS_COMMENT = (
     "What the steps of blueprints did and read, call by call: State, Storage, project, turns of a model. Answers are in answers."
 )
 
-MIGRATIONS: Sequence[Callable[[Callable[[str], object]], None]] = (_1_journal, _2_workspaces, _3_storage, _4_steps)
+
+def _5_agents(execute: Callable[[str], object]) -> None:
+    for name, (sql, text) in AGENT_VIEWS.items():
+        execute(f"create view {name} as {sql}")
+        execute(f"comment on view {name} is '{text}'")
+
+
+MIGRATIONS: Sequence[Callable[[Callable[[str], object]], None]] = (_1_journal, _2_workspaces, _3_storage, _4_steps, _5_agents)
 """Number n is at index n - 1. Never change one that was released: add the next."""
 
 

@@ -1,5 +1,7 @@
 """The composition root: `Loom` wires store, runtime, definitions and the notebook's face. The only room that knows them all."""
 
+from loomnb.studio.agents import Agent
+from loomnb.studio.chats import AgentResult, AgentRun, Chat, Threads
 from loomnb.studio.process import (
     App,
     WorkflowRunner,
@@ -20,21 +22,28 @@ from loomnb.studio.process import (
     restore,
     run,
     runs,
+    set_model_prices,
     snapshot,
     sql,
     start,
     studio_app,
+    use_models,
 )
 from loomnb.studio.session import Loom
 from loomnb.studio.shown import Artifact, AskRun, Pending, PendingAsk
 
 __all__ = [
+    "Agent",
+    "AgentResult",
+    "AgentRun",
     "App",
     "Artifact",
     "AskRun",
+    "Chat",
     "Loom",
     "Pending",
     "PendingAsk",
+    "Threads",
     "WorkflowRunner",
     "answers",
     "artifact",
@@ -53,8 +62,10 @@ __all__ = [
     "restore",
     "run",
     "runs",
+    "set_model_prices",
     "snapshot",
     "sql",
     "start",
     "studio_app",
+    "use_models",
 ]

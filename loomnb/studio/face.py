@@ -11,6 +11,7 @@ from loomnb.runtime import Face, NoFace
 from loomnb.store import Relation
 
 if TYPE_CHECKING:  # they show themselves through it
+    from loomnb.studio.chats import Chat
     from loomnb.studio.process import App
     from loomnb.studio.session import Loom
     from loomnb.studio.shown import Pending
@@ -35,6 +36,10 @@ class NotebookFace(Face, Protocol):
 
     def show_artifact(self, view: ArtifactView) -> bool:
         """Show an artifact with its revisions; False where nothing can be shown."""
+        ...
+
+    def show_chat(self, chat: Chat) -> bool:
+        """Show a conversation; False where nothing can be shown."""
         ...
 
     def show_app(self, app: App) -> bool:

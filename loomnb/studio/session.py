@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 import duckdb
 
+from loomnb.agents import AGENT_CONFIG, JournalPricing, ModelPrice, agent_store_of, model_of_name, seed_model_prices
 from loomnb.asks import NOTHING, Ask, Script, check_confirmation, check_questions, read_answers
 from loomnb.blueprints import (
     Blueprint,
@@ -47,6 +48,7 @@ from loomnb.runtime import (
     Status,
 )
 from loomnb.store import Database, Relation, damaged, query
+from loomnb.studio.chats import AgentRun
 from loomnb.studio.face import current_face, notebook_face
 from loomnb.studio.held import Held
 from loomnb.studio.queries import caller_names, frame_of, interruptible
@@ -57,7 +59,7 @@ from loomnb.workflows import (
     definition_of,
 )
 
-__all__ = ["Durability", "Loom", "known_text"]
+__all__ = ["Durability", "Loom", "known_text", "named_models"]
 
 Durability = Literal["sync", "pipelined"]
 
@@ -188,7 +190,7 @@ class Loom:
         labels: Sequence[str] = (),
         title: str | None = None,
         project: str | os.PathLike[str] | None = None,
-        models: Mapping[str, ModelProvider] | ModelProvider | None = None,
+        models: Mapping[str, ModelProvider | str] | ModelProvider | str | None = None,
         source: Literal["cli", "studio", "agent_ide"] = "cli",
         step_limit: int | None = None,
         loop: Literal["thread", "kernel"] = "thread",
@@ -205,8 +207,8 @@ class Loom:
             labels: free words to find it by.
             title: what people read above it; default: the blueprint's with the beginning of the intent.
             project: the folder its steps may read, write and run programs in; without one they have no `access.project`.
-            models: the models of its agent steps: one for all, or by role (`reasoning`, `coding`, `review`, `default`). They are
-                not stored: after a restart those of `loom.use_models(…)` play.
+            models: the models of its agent steps: one for all, or by role (`reasoning`, `coding`, `review`, `default`); an object
+                with `run_turn`, or what names a model, as `loom.Agent` takes it (`"anthropic:…"`, an address). They are not stored: after a restart those of `loom.use_models(…)` play.
             source: who starts it, as its view tells.
             step_limit: steps it may make without coming to rest.
             loop: `kernel` moves it on the notebook's own loop, for async clients that were made in a cell.
@@ -225,7 +227,7 @@ class Loom:
             check_intent(intent)
         definition = known_blueprint(blueprint)
         check_intent(intent)
-        given = check_models(definition, models)
+        given = check_models(definition, named_models(models))
         config: dict[str, Any] = {"source": check_source(source)}
         config |= {"project": check_project(project, self.path)} if project is not None else {}
         config |= {"exclusive": True} if definition.exclusive else {}
@@ -373,10 +375,17 @@ class Loom:
             heading=heading,
         )
 
+    @property
+    def face(self) -> Callable[[], Face]:
+        """What finds the face that shows runs."""
+        return self._face
+
     def _handle(self, record: RunRecord) -> Run:
         if record.stamped and record.artifacts is None:
             record.artifacts = self.storage.artifacts_of(record.id) if record.moves else ()
         kind = FlowRun if record.stamped else AskRun if record.workflow == ASK.name else Run
+        if isinstance(record.config, Mapping) and AGENT_CONFIG in record.config:
+            kind = AgentRun
         return kind(record, self.runtime, self._face)
 
     def events(self, after: int | str | None = None) -> AsyncGenerator[RunEvent]:
@@ -465,13 +474,25 @@ class Loom:
         payload = script.payload(record.workflow, ask)
         return payload, script.missing(record.workflow, ask) if payload is NOTHING else script.source
 
+    # -- agents -----------------------------------------------------------------------------------
+
+    def set_model_prices(self, prices: Mapping[str, tuple[float, float]] | Sequence[ModelPrice]) -> None:
+        """Say what models cost; see `loom.set_model_prices`."""
+        given = (
+            [ModelPrice(model_id=model, input_price_per_1m=one[0], output_price_per_1m=one[1]) for model, one in prices.items()]
+            if isinstance(prices, Mapping)
+            else list(prices)
+        )
+        store = agent_store_of(self._database, self.runtime.source)
+        store.now(seed_model_prices(JournalPricing(self._database), given))
+
     # -- SQL --------------------------------------------------------------------------------------
 
     def sql(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
         """Run one read-only query over the store; frames of the notebook are found by name.
 
         Tables: runs, moves, documents, asks, answers, logs, events, states, artifacts, artifact_history, records, step_calls,
-        journal.
+        threads, messages, tool_calls, model_usage, model_costs, model_prices, agent_runs, journal.
 
         Args:
             sql: one statement.
@@ -504,6 +525,19 @@ class Loom:
             Held.stores.pop(self.path, None)
             if Held.default is self:
                 Held.default = next(reversed(Held.stores.values()), None) if Held.stores else None
+
+
+def named_models(
+    models: Mapping[str, ModelProvider | str] | ModelProvider | str | None,
+) -> Mapping[str, ModelProvider] | ModelProvider | None:
+    """Models, where some may be given by what names them.
+
+    Raises:
+        InvalidRequest: a text names no model.
+    """
+    if isinstance(models, Mapping):
+        return {role: model_of_name(one) if isinstance(one, str) else one for role, one in models.items()}
+    return model_of_name(models) if isinstance(models, str) else models
 
 
 def _check_durability(durability: str) -> None:

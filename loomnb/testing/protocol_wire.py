@@ -259,7 +259,7 @@ def _item_events(event: Any, index: int, item: Mapping[str, Any]) -> Iterator[Ev
         kind, text = ("refusal", said["refusal"]) if said["type"] == "refusal" else ("output_text", said["text"])
         empty = {"type": "refusal", "refusal": ""} if kind == "refusal" else {**said, "text": ""}
         part = {"content_index": 0, **at}
-        more = {} if kind == "refusal" else {"logprobs": []}
+        more: dict[str, Any] = {} if kind == "refusal" else {"logprobs": []}
         yield event("response.output_item.added", output_index=index, item={**item, "content": [], "status": "in_progress"})
         yield event("response.content_part.added", part=empty, **part)
         for word in words_of(text):
@@ -328,7 +328,8 @@ def _messages_events(reply: Reply, model: str) -> Iterator[Event]:
 
 def _block_events(index: int, block: Mapping[str, Any]) -> Iterator[Event]:
     kind = block["type"]
-    empty = {"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}, "tool_use": {"input": {}}}[kind]
+    hollow: dict[str, dict[str, Any]] = {"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}}
+    empty = hollow.get(kind, {"input": {}})
     yield "content_block_start", {"type": "content_block_start", "index": index, "content_block": {**block, **empty}}
     deltas: list[dict[str, Any]]
     if kind == "thinking":

@@ -16,9 +16,10 @@ from loomnb.agents.history import (
     summarizing_history,
     unanswered_calls,
     window_history,
+    with_summary,
 )
 from loomnb.agents.memory_store import InMemoryAgentStore
-from loomnb.agents.spi import Actor, ChatMessage, HistoryContext, ToolCallRow
+from loomnb.agents.spi import Actor, ChatMessage, HistoryContext, HistorySummary, ToolCallRow
 from loomnb.errors import InvalidRequest
 from loomnb.runtime import TurnRequest, TurnResult
 from loomnb.testing import ScriptedModel, StillSource
@@ -223,7 +224,9 @@ def test_a_long_message_ends_a_window_also_when_an_older_one_would_fit() -> None
 
 
 def test_a_window_promises_how_many_messages_it_reads() -> None:
-    assert (window_history(max_messages=7).max_messages, window_history(max_tokens=7).max_messages) == (7, None)
+    promised = [window_history(**limits).max_messages for limits in ({"max_messages": 7}, {"max_messages": 0}, {"max_tokens": 7})]
+
+    assert promised == [7, 1, None]
 
 
 @pytest.mark.parametrize("limit", [-1, 1.5, True], ids=str)
@@ -301,3 +304,15 @@ def test_what_is_summarized_has_no_call_without_a_result() -> None:
 
 def test_a_policy_that_summarizes_does_not_promise_to_read_less() -> None:
     assert getattr(summarizing_history(ScriptedModel([]), max_messages=2), "max_messages", None) is None
+
+
+@pytest.mark.case("agents:K16")
+def test_a_summary_is_told_as_a_system_message_before_the_others() -> None:
+    told = with_summary(FIVE[3:], HistorySummary(text="They talked."))
+
+    assert [(message.role, message.content) for message in told] == [("system", "They talked."), ("user", "3"), ("user", "4")]
+
+
+@pytest.mark.parametrize("summary", [None, HistorySummary(text=" ")], ids=["none", "blank"])
+def test_without_a_summary_the_kept_messages_are_told_alone(summary: HistorySummary | None) -> None:
+    assert with_summary(FIVE, summary) == FIVE

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loomnb.agents.pricing import InMemoryPricingStore, estimate_cost, known_price, price_of, seed_model_prices
+from loomnb.agents.pricing import InMemoryPricingStore, estimate_cost, fill_known_prices, known_price, price_of, seed_model_prices
 from loomnb.agents.spi import AgentPricingStore, ModelPrice
 from loomnb.errors import InvalidRequest
 
@@ -138,3 +138,19 @@ def test_without_the_library_no_price_is_known(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(builtins, "__import__", without)
 
     assert known_price("claude-sonnet-4-5") is None
+
+
+def test_known_prices_fill_what_is_missing_and_replace_nothing() -> None:
+    pytest.importorskip("genai_prices")
+
+    async def story() -> tuple[tuple[str, ...], list[tuple[str, float]]]:
+        own = ModelPrice(model_id="claude-sonnet-4-5", input_price_per_1m=0.1, output_price_per_1m=0.2)
+        store = InMemoryPricingStore([own])
+        without = await fill_known_prices(store, ["claude-sonnet-4-5", "gpt-4o", "no-such-model", "gpt-4o"])
+        return without, [(price.model_id, price.input_price_per_1m) for price in await store.list_current_prices()]
+
+    without, prices = asyncio.run(story())
+
+    assert without == ("no-such-model",)
+    assert prices[0] == ("claude-sonnet-4-5", 0.1)
+    assert [model_id for model_id, _ in prices] == ["claude-sonnet-4-5", "gpt-4o"]

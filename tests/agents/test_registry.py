@@ -16,7 +16,8 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from loomnb.agents.functional import FunctionalTool, create_functional_tool
+from loomnb.agents.control_flow import ControlFlowSignal
+from loomnb.agents.functional import FunctionalTool, agent_tool, create_functional_tool
 from loomnb.agents.registry import NOT_GIVEN, OfferedTools, ToolRegistry
 from loomnb.agents.roles import ClosedRolesPolicy, DefaultRolesPolicy
 from loomnb.agents.spi import Actor, Preflight, ToolContext, ToolScope, ToolSpec
@@ -727,6 +728,70 @@ def test_a_date_that_pydantic_can_say_is_approved_as_its_text() -> None:
 
     assert approved == {"when": "2026-01-02"}
     assert tool.ran == [{"when": date(2026, 1, 2)}]
+
+
+class Tagged(BaseModel):
+    tags: set[str] = set()
+
+
+@pytest.mark.case("agents:U11")
+def test_a_set_is_the_same_set_in_whatever_order_it_comes() -> None:
+    tags = [f"tag{i}" for i in range(50)]
+    tool = Trusted(Tagged, hook=lambda *_: None)
+
+    def tagged(tagged: Tagged) -> None: ...
+
+    approved = tool.prepare({"tags": tags}).input
+    tool.invoke({"tags": tags[::-1]}, approved)
+    of_function = prepared(
+        registry_of(agent_tool(tagged, kind="action")), "tagged", {"tagged": {"tags": tags}}, snapshot_input=True
+    ).input
+
+    assert approved == of_function["tagged"] == {"tags": sorted(tags)}
+    assert len(tool.ran) == 1
+
+
+@pytest.mark.parametrize("approved", [{"x": None}, {"x": 0.0}], ids=["null", "zero"])
+def test_a_number_json_has_not_is_never_what_was_approved(approved: Any) -> None:
+    class Float(BaseModel):
+        x: float
+
+    tool = Trusted(Float)
+
+    raises(ToolInputDriftError, lambda: tool.invoke({"x": float("nan")}, approved))
+    raises(ToolInputDriftError, lambda: tool.prepare({"x": float("inf")}))
+
+    assert tool.ran == []
+
+
+# -- signals -------------------------------------------------------------------------------------------------
+
+
+class Suspended(ControlFlowSignal):
+    pass
+
+
+def suspending(*_: Any) -> Any:
+    raise Suspended
+
+
+class SuspendingSchema:
+    parse = staticmethod(suspending)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"execute": suspending},
+        {"present": suspending},
+        {"kind": "action", "preflight": suspending},
+        {"input": SuspendingSchema()},
+        {"describe": suspending},
+    ],
+    ids=["execute", "present", "preflight", "schema", "describe"],
+)
+def test_a_signal_of_the_runner_comes_through_untouched(parts: dict[str, Any]) -> None:
+    raises(Suspended, lambda: invoke(registry_of(named("look", **parts)), "look", {}))
 
 
 # -- what is collected ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 from typing_extensions import TypedDict
 
 import loomnb as loom
-from loomnb.documents import DocumentType
+from loomnb.documents import DocumentType, LlmContextDocument, LlmMessageDocument
 from loomnb.errors import DefinitionError, SchemaValidationError
 
 
@@ -45,6 +45,8 @@ def test_a_run_of_capitals_is_one_word() -> None:
         (loom.MarkdownDocument, "markdown", ()),
         (loom.PlainDocument, "plain", ()),
         (loom.ErrorDocument, "error", ("error",)),
+        (LlmMessageDocument, "llm_message", ("message",)),
+        (LlmContextDocument, "llm_context", ("message",)),
     ],
 )
 def test_the_built_in_types_have_their_names_and_tags(cls: type, name: str, tags: tuple[str, ...]) -> None:
@@ -162,3 +164,19 @@ def test_a_schema_error_names_the_document_and_every_path() -> None:
         DocumentType.of(Deep).validated({"inner": [{"x": "a"}]})
 
     assert set(caught.value.fields) == {"inner.0.x", "y"}
+
+
+def test_a_models_message_drops_what_is_not_its_own_and_leaves_out_what_it_has_not() -> None:
+    content = DocumentType.of(LlmMessageDocument).validated({"role": "user", "text": "hi", "colour": "red"})
+
+    assert content == {"role": "user", "text": "hi"}
+
+
+@pytest.mark.parametrize("content", [{"role": "system", "text": "x"}, {"text": "x"}, {"role": "user", "blocks": "x"}])
+def test_a_models_message_that_is_none_is_refused(content: dict[str, Any]) -> None:
+    with pytest.raises(SchemaValidationError):
+        DocumentType.of(LlmMessageDocument).validated(content)
+
+
+def test_context_for_a_model_is_hidden_from_people() -> None:
+    assert (DocumentType.of(LlmContextDocument).internal, DocumentType.of(LlmMessageDocument).internal) == (True, False)

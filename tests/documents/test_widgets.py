@@ -103,7 +103,7 @@ def problems(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[s
 
 WIDGETS = (
     "form, prompt-input, button, button-full-w, text-prompt, confirm-prompt, choices, "
-    "message, markdown, plain, error, link, debug"
+    "message, llm-message, markdown, plain, error, link, debug"
 )
 FIELDS = "'text', 'textarea', 'select', 'radio', 'checkbox', 'switch', 'slider', 'code-view' or 'markdown-view'"
 TOP_KEYS = "'widget', 'enabledWhen', 'showWhen', 'options', 'type', 'title', 'description' or 'tags'"

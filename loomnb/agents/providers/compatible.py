@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import urllib.error
 import urllib.request
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from loomnb.agents.providers.errors import ModelAuthFailed, ModelError, ModelResponseInvalid
-from loomnb.agents.providers.keys import Key, Scrubber
-from loomnb.agents.providers.vendor import OnWait, VendorModel
-from loomnb.errors import InvalidRequest
+from loomnb.agents.providers.keys import Key, Scrubber, address_of
+from loomnb.agents.providers.outputs import OUTPUT_TOOL, Output
+from loomnb.agents.providers.turn import OnWait
+from loomnb.agents.providers.vendor import VendorModel
+from loomnb.runtime import TurnRequest
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
+    from pydantic_ai.models.openai import OpenAIChatModel
 
 __all__ = ["CompatibleModel", "openai_compatible"]
 
@@ -42,19 +46,24 @@ class CompatibleModel(VendorModel):
             f"<{type(self).__name__} {'?' if self._is_found else self.model_id} at {parts.hostname}:{parts.port or parts.scheme}>"
         )
 
-    def secrets(self) -> list[str | None]:
-        """What must not stand in a text."""
-        return [self._key.reveal() if self._key is not None else None, self.base_url]
-
     def _named(self, name: str) -> VendorModel:
         return CompatibleModel(
             self.base_url or "",
             name,
             native=self._native,
             api_key=self._key,
-            settings=self.settings,
-            **self._manners(),
+            **self._options(),
         )
+
+    def adjusted(self, settings: dict[str, Any], request: TurnRequest, output: Output | None) -> dict[str, Any]:
+        """The settings, with the forced tool by name: servers of small models take that, and answer `required` with nothing."""
+        forced = request.tool_choice if request.tool_choice in [tool.name for tool in request.tools] else None
+        if output is not None and output.mode == "tool" and not request.tools:
+            forced = OUTPUT_TOOL
+        if forced is None:
+            return settings
+        choice = {"type": "function", "function": {"name": forced}}
+        return {**settings, "extra_body": {**settings.get("extra_body", {}), "tool_choice": choice}}
 
     async def list_models(self) -> list[str]:
         """The names of the models that the service has.
@@ -65,10 +74,11 @@ class CompatibleModel(VendorModel):
         return await asyncio.to_thread(self._listed)
 
     def _listed(self) -> list[str]:
-        headers = {"accept": "application/json"} | ({"authorization": f"Bearer {self._key.reveal()}"} if self._key else {})
         scrubber = Scrubber(self.secrets())
         try:
-            asked = urllib.request.Request(f"{self.base_url}/models", headers=headers)  # noqa: S310  # http(s): see openai_compatible
+            asked = urllib.request.Request(f"{self.base_url}/models")  # noqa: S310  # http(s): see openai_compatible
+            if self._key is not None:  # and not to whomever it is redirected to
+                asked.add_unredirected_header("authorization", f"Bearer {self._key.reveal()}")
             with urllib.request.urlopen(asked, timeout=_PATIENCE) as answer:  # noqa: S310  # the same
                 return [str(one["id"]) for one in json.load(answer)["data"]]
         except urllib.error.HTTPError as exc:
@@ -84,8 +94,7 @@ class CompatibleModel(VendorModel):
 
     async def opened(self) -> Model:
         """The library's model. Without a name, the first that the service lists."""
-        from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415  # 1.5 s, which only the first turn pays
-        from pydantic_ai.profiles.openai import OpenAIModelProfile  # noqa: PLC0415  # the same
+        from pydantic_ai.profiles.openai import OpenAIModelProfile  # noqa: PLC0415  # 1.5 s, which only the first turn pays
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415  # the same
 
         if self._is_found:
@@ -100,7 +109,32 @@ class CompatibleModel(VendorModel):
             native_output_requires_schema_in_instructions=True,  # a grammar only masks; the model has to be told as well
             openai_chat_supports_multiple_system_messages=False,  # many chat templates refuse a second one
         )
-        return OpenAIChatModel(self.model_id, provider=provider, profile=profile)
+        return _model_class()(self.model_id, provider=provider, profile=profile)
+
+
+@functools.cache
+def _model_class() -> type[OpenAIChatModel]:
+    """OpenAI's chat completions, with what gateways such as OpenRouter and LiteLLM add: what the request cost."""
+    from pydantic_ai.models import openai as theirs  # noqa: PLC0415  # 1.5 s, which only the first turn pays
+
+    class Stream(theirs.OpenAIStreamedResponse):
+        def _map_chunk_provider_details(self, chunk: Any) -> dict[str, Any] | None:
+            return _cost_in(chunk)
+
+    class ChatModel(theirs.OpenAIChatModel):
+        def _process_provider_details(self, response: Any) -> dict[str, Any] | None:
+            return {**(super()._process_provider_details(response) or {}), **(_cost_in(response) or {})}
+
+        @property
+        def _streamed_response_cls(self) -> type[theirs.OpenAIStreamedResponse]:
+            return Stream
+
+    return ChatModel
+
+
+def _cost_in(answer: Any) -> dict[str, Any] | None:
+    cost = getattr(answer.usage, "cost", None)
+    return {"cost": cost} if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None
 
 
 _NAME = "openai-compatible"
@@ -135,11 +169,9 @@ def openai_compatible(
         stream: the same.
 
     Raises:
-        InvalidRequest: `url` is no http(s) address.
+        InvalidRequest: `url` is no http(s) address, or has a user, a password or a query in it.
     """
-    parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidRequest("An address begins with http:// or https:// and names a host, and this is none.")
+    parts = address_of(url)
     path = parts.path.rstrip("/") or "/v1"
     return CompatibleModel(
         urlunsplit((parts.scheme, parts.netloc, path, "", "")),

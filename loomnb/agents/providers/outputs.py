@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from loomnb.jsonvalue import Json
 
@@ -46,8 +46,8 @@ class Output:
     def opened(self, value: Any) -> Json:
         """What the caller asked for, out of what the model gave; None when it is not there."""
         if not self.is_wrapped:
-            return value
-        return value.get("output") if isinstance(value, dict) else None
+            return cast("Json", value)
+        return cast("Json", value.get("output")) if isinstance(value, dict) else None
 
     def parameters(self) -> dict[str, Any]:
         """The fields of pydantic-ai's request that ask for it."""

@@ -64,7 +64,7 @@ def parameters_of(request: TurnRequest, system: str, output: Output | None) -> M
 def _object(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A tool's schema as services take it: an object. One of anything else gets an object's type, and judges for itself."""
     plain = {key: thaw(value) for key, value in schema.items() if key != "$schema"}
-    return plain if plain.get("type") == "object" else {"type": "object", "properties": {}, **plain, "type": "object"}
+    return plain if plain.get("type") == "object" else {"properties": {}, **plain, "type": "object"}
 
 
 def prompt_of(request: TurnRequest, system_name: str) -> tuple[str, list[theirs.ModelMessage]]:

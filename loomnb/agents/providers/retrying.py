@@ -1,4 +1,4 @@
-"""Trying a request again, and saying so: a wait that nobody is told of looks like a machine that hangs. The loop is tenacity's."""
+"""Trying a request again, and saying so: a wait nobody is told of looks like a machine that hangs. The loop is tenacity's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def retried(
         attempts: how often at the most.
         longest_wait: seconds of one wait at the most. Where the service asks for more, its error is raised at once: somebody who
             sits before a notebook rather knows than waits.
-        first_wait: seconds of the first wait where the service says nothing; each further one is twice as long, with a random part.
+        first_wait: seconds of the first wait where the service says nothing; then twice as long each time, plus a random part.
         tell: told of each wait before it begins: seconds, and why.
 
     Raises:

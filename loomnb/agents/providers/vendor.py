@@ -6,39 +6,30 @@ own. It is imported with the first turn (1.5 s): making a model costs nothing. R
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from loomnb.agents.providers.answers import Frames, result_of, usage_of
-from loomnb.agents.providers.errors import ModelResponseInvalid, ModelStreamCut, TurnCanceled
-from loomnb.agents.providers.keys import Key, Scrubber, key_of
-from loomnb.agents.providers.outputs import output_for
-from loomnb.agents.providers.prompts import parameters_of, prompt_of, settings_of
-from loomnb.agents.providers.retrying import retried
-from loomnb.agents.providers.translating import missing_package, translated
-from loomnb.errors import InvalidRequest, LoomError
-from loomnb.runtime import AbortSignal, TurnRequest, TurnResult
+from loomnb.agents.providers.keys import Key, address_of, key_of
+from loomnb.agents.providers.outputs import Output
+from loomnb.agents.providers.turn import Manners, OnWait, Turn
+from loomnb.errors import InvalidRequest
+from loomnb.runtime import TurnRequest, TurnResult
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelResponse
-    from pydantic_ai.models import Model, StreamedResponse
+    from pydantic_ai.models import Model
 
-__all__ = ["OnWait", "VendorModel"]
-
-OnWait = Callable[[float, str], Awaitable[None] | None]
-"""Told of a wait before it begins: seconds, and why (`rate-limited` or `unavailable`)."""
+__all__ = ["VendorModel"]
 
 
 class VendorModel:
     """A model of a vendor.
 
     Args:
-        model: `vendor:name`, such as `anthropic:claude-sonnet-4-5`, `openai:gpt-5`, `google:gemini-2.5-pro`,
+        model: `vendor:name`, such as `anthropic:claude-opus-5-5`, `openai:gpt-6-astra`, `google:gemini-4-argon`,
             `openrouter:meta-llama/llama-4-scout`: whatever pydantic-ai knows.
         api_key: the vendor's key; None: the one typed in with `ask_key`, else the vendor's environment variable.
-        base_url: where the vendor's service is; None: where its library says.
+        base_url: where the vendor's service is; None: where its library says. Only a key that is given here is sent there.
         settings: for every turn: `temperature`, `max_tokens`, `thinking`, …, as pydantic-ai's ModelSettings name them; those of
             a request win.
         attempts: how often a request is made at the most, when the service is busy (429), broken (5xx) or not reached. Anything
@@ -49,8 +40,8 @@ class VendorModel:
         stream: whether the answer is streamed; None: when the request has a sink.
 
     Raises:
-        InvalidRequest: the name has no vendor, or a number is out of range. Whether the vendor has such a model is known at
-            the first turn.
+        InvalidRequest: the name has no vendor, `base_url` is no address or has a secret in it, or a number is out of range.
+            Whether the vendor has such a model is known at the first turn.
     """
 
     def __init__(
@@ -70,20 +61,18 @@ class VendorModel:
         if not (vendor and colon and name):
             raise InvalidRequest(
                 f"{model!r} names no model.",
-                advice="Write the vendor and the model: 'anthropic:claude-sonnet-4-5', 'openai:gpt-5', 'ollama:qwen3'.",
+                advice="Write the vendor and the model: 'anthropic:claude-opus-5-5', 'openai:gpt-6-astra', 'ollama:qwen3'.",
             )
-        if attempts < 1 or longest_wait < 0 or first_wait < 0:
-            raise InvalidRequest("attempts is at least 1, and a wait at least 0 seconds.")
+        if base_url is not None:
+            address_of(base_url)
         self.model = model
         self.vendor = vendor
         self.base_url = base_url
         self.settings = dict(settings or {})
         self._key = Key(api_key) if isinstance(api_key, str) else api_key
-        self._attempts = attempts
-        self._longest_wait = longest_wait
-        self._first_wait = first_wait
-        self._on_wait = on_wait
-        self._stream = stream
+        self.manners = Manners(
+            attempts=attempts, longest_wait=longest_wait, first_wait=first_wait, on_wait=on_wait, stream=stream
+        )
 
     @property
     def model_id(self) -> str:
@@ -108,7 +97,7 @@ class VendorModel:
         model = self._for(request.model)
         if model is not self:
             return await model.run_turn(request)
-        return await _Turn(self, request).made()
+        return await Turn(self, request).made()
 
     def _for(self, name: str | None) -> VendorModel:
         """The model for a name that a request gives."""
@@ -117,17 +106,12 @@ class VendorModel:
         vendor, colon, _ = name.partition(":")
         is_other = bool(colon) and vendor != self.vendor and _is_vendor(vendor)
         if is_other:  # a key must not go to a vendor it is not for
-            return VendorModel(name, settings=self.settings, **self._manners())
+            return VendorModel(name, **self._options())
         return self._named(name.removeprefix(f"{self.vendor}:"))
 
-    def _manners(self) -> dict[str, Any]:
-        return {
-            "attempts": self._attempts,
-            "longest_wait": self._longest_wait,
-            "first_wait": self._first_wait,
-            "on_wait": self._on_wait,
-            "stream": self._stream,
-        }
+    def _options(self) -> dict[str, Any]:
+        """What another model is made with, to be asked as this one is."""
+        return {"settings": self.settings, **{one.name: getattr(self.manners, one.name) for one in fields(self.manners)}}
 
     def _named(self, name: str) -> VendorModel:
         """The same with another model of the vendor."""
@@ -135,14 +119,26 @@ class VendorModel:
             f"{self.vendor}:{name}",
             api_key=self._key,
             base_url=self.base_url,
-            settings=self.settings,
-            **self._manners(),
+            **self._options(),
         )
 
-    def secrets(self) -> list[str | None]:
-        """What must not stand in a text: the key, and what the address has of a user and a password."""
-        key = self._key or (key_of(self.vendor) if self.base_url is None else None)
-        return [key.reveal() if key is not None else None, self.base_url]
+    def secrets(self) -> list[str]:
+        """What must not stand in a text: the key.
+
+        Raises:
+            ModelKeyMissing: there is none, and this vendor needs one.
+        """
+        key = self._key if self.base_url is not None else key_of(self.vendor, self._key)
+        return [key.reveal()] if key is not None else []
+
+    def adjusted(self, settings: dict[str, Any], request: TurnRequest, output: Output | None) -> dict[str, Any]:
+        """The settings of a turn, with what this service wants beside.
+
+        Anthropic caches a prompt only when it is told to, and asks a quarter more for writing it. It is told so where there are
+        tools: then there is a next turn, which reads it for a tenth. `settings={"cache": False}` turns that off.
+        """
+        del output
+        return {"cache": True, **settings} if self.vendor == "anthropic" and request.tools else settings
 
     async def opened(self) -> Model:
         """The library's model, made anew for each turn: its connections belong to the event loop that opened them.
@@ -152,169 +148,38 @@ class VendorModel:
             ImportError: the vendor's library is not installed.
         """
         from pydantic_ai.models import infer_model  # noqa: PLC0415  # 1.5 s, which only the first turn pays
-        from pydantic_ai.providers import infer_provider, infer_provider_class  # noqa: PLC0415  # the same
 
         key = self._key if self.base_url is not None else key_of(self.vendor, self._key)
-        given = {name: value for name, value in (("api_key", key and key.reveal()), ("base_url", self.base_url)) if value}
-        if "base_url" in given and "api_key" not in given and self.vendor == "anthropic":
-            given["api_key"] = "none"  # its library insists on one, which must not be the one for Anthropic
-
-        def provider(vendor: str) -> Any:
-            return infer_provider_class(vendor)(**given) if given else infer_provider(vendor)
-
+        # Raised outside of `except`: the frames below hold the key, and a debugger shows what is in frames.
         try:
-            return infer_model(self.model, provider_factory=provider)
+            return infer_model(self.model, provider_factory=_factory(key, self.base_url))
         except ValueError:
-            raise InvalidRequest(f"pydantic-ai knows no vendor {self.vendor!r}.") from None
+            wrong = f"pydantic-ai knows no vendor {self.vendor!r}."
         except TypeError:
-            raise InvalidRequest(f"The vendor {self.vendor!r} takes no {' and no '.join(given)}.") from None
+            wrong = f"The vendor {self.vendor!r} takes no api_key or no base_url."
+        raise InvalidRequest(wrong)
+
+
+def _factory(key: Key | None, base_url: str | None) -> Callable[[str], Any]:
+    """What makes a vendor's provider with this key and address; without either, the library finds both by itself."""
+    from pydantic_ai.providers import infer_provider, infer_provider_class  # noqa: PLC0415  # is loaded by now
+
+    def make(vendor: str) -> Any:
+        if base_url is not None:
+            # Without a key of its own the library would send the vendor's there.
+            return infer_provider_class(vendor)(api_key=key.reveal() if key is not None else "none", base_url=base_url)  # type: ignore[call-arg]
+        return infer_provider_class(vendor)(api_key=key.reveal()) if key is not None else infer_provider(vendor)  # type: ignore[call-arg]
+
+    return make
 
 
 def _is_vendor(name: str) -> bool:
-    from pydantic_ai.providers import infer_provider_class  # noqa: PLC0415  # 1.5 s, which only the first turn pays
-
     try:
+        from pydantic_ai.providers import infer_provider_class  # noqa: PLC0415  # 1.5 s, which only the first turn pays
+
         infer_provider_class(name)
     except ValueError:
         return False
-    except ImportError:
+    except ImportError:  # the turn itself says what is missing
         return True
     return True
-
-
-class _Turn:
-    """One turn that is made."""
-
-    def __init__(self, owner: VendorModel, request: TurnRequest) -> None:
-        self._owner = owner
-        self._request = request
-        self._frames = Frames(request.sink, None)
-        self._stream: StreamedResponse | None = None
-        self._scrubber = Scrubber()
-
-    async def made(self) -> TurnResult:
-        """The turn, made again where that may help, and given up at once when its signal is aborted."""
-        try:
-            return await _until_aborted(self._attempts(), self._request.signal)
-        except asyncio.CancelledError:
-            if not self._request.signal.aborted:
-                raise
-        raise TurnCanceled(reason=self._request.signal.reason, usage=self._usage(), text=self._frames.text)
-
-    async def _attempts(self) -> TurnResult:
-        owner = self._owner
-        try:
-            self._scrubber = Scrubber(owner.secrets())
-            return await retried(
-                self._once,
-                attempts=owner._attempts,  # noqa: SLF001  # one class in two
-                longest_wait=owner._longest_wait,  # noqa: SLF001
-                first_wait=owner._first_wait,  # noqa: SLF001
-                tell=self._tell,
-            )
-        except ImportError as exc:
-            failure = missing_package(exc, owner.vendor, owner.model)
-        raise failure
-
-    async def _tell(self, seconds: float, reason: str) -> None:
-        on_wait = self._owner._on_wait  # noqa: SLF001  # one class in two
-        if on_wait is None:
-            await self._frames.write("waiting", seconds=round(seconds, 3), reason=reason)
-        elif inspect.isawaitable(told := on_wait(seconds, reason)):
-            await told
-
-    async def _once(self) -> TurnResult:
-        """One request. What the library raises is translated outside of its `except`, so that nothing of it hangs on ours."""
-        try:
-            return await self._asked()
-        except LoomError:
-            raise
-        except Exception as exc:
-            if exc is self._frames.failure or isinstance(exc, Warning):  # the sink's, or a warning that is made an error
-                raise
-            failure = translated(
-                exc,
-                model=self._owner.model,
-                vendor=self._owner.vendor,
-                scrubber=self._scrubber,
-                has_begun=self._frames.has_begun,
-            )
-        failure.usage, failure.text = self._usage(), self._frames.text
-        raise failure
-
-    async def _asked(self) -> TurnResult:
-        owner, request = self._owner, self._request
-        model = await owner.opened()
-        output = output_for(request.output_schema, model.profile)
-        system, prompt = prompt_of(request, model.system)
-        parameters = parameters_of(request, system, output)
-        settings: Any = settings_of(request, owner.settings)
-        frames = self._frames = Frames(request.sink, output)
-        async with model:
-            if owner._stream if owner._stream is not None else request.sink is not None:  # noqa: SLF001  # one class in two
-                response = await self._streamed(model, prompt, settings, parameters)
-            else:
-                from pydantic_ai.direct import model_request  # noqa: PLC0415  # 1.5 s, which only the first turn pays
-
-                response = await model_request(
-                    model, prompt, model_settings=settings, model_request_parameters=parameters, instrument=False
-                )
-                await frames.whole(response)
-        self._check(model, response)
-        result = result_of(response, output, frames, owner.model_id)
-        await frames.ended(result)
-        return result
-
-    async def _streamed(self, model: Model, prompt: Any, settings: Any, parameters: Any) -> ModelResponse:
-        from pydantic_ai.direct import model_request_stream  # noqa: PLC0415  # 1.5 s, which only the first turn pays
-
-        self._stream = None
-        async with model_request_stream(
-            model, prompt, model_settings=settings, model_request_parameters=parameters, instrument=False
-        ) as stream:
-            self._stream = stream
-            async for event in stream:
-                await self._frames.event(event)
-            return stream.get()
-
-    def _check(self, model: Model, response: ModelResponse) -> None:
-        """See that it is a whole answer.
-
-        Raises:
-            ModelStreamCut: it has no end.
-            ModelResponseInvalid: there is nothing in it.
-        """
-        details = response.provider_details or {}
-        # Vendors' own protocols always say why an answer ends. Without it, a proxy closed the connection in the middle.
-        speaks = {base.__module__.partition("models.")[2].partition(".")[0] for base in type(model).__mro__}
-        has_no_end = not details.get("finish_reason") and "refusal" not in details and bool(speaks & {"openai", "anthropic"})
-        if not response.parts and has_no_end:
-            raise ModelResponseInvalid(f"The model {self._owner.model!r} answered with nothing.", model=self._owner.model)
-        if response.state == "incomplete" or (self._stream is not None and has_no_end):
-            raise ModelStreamCut(
-                f"The answer of the model {self._owner.model!r} broke off before its end.",
-                advice="Try again.",
-                model=self._owner.model,
-                usage=usage_of(response.usage),
-                text=self._frames.text,
-            )
-
-    def _usage(self) -> dict[str, int]:
-        return usage_of(self._stream.usage) if self._stream is not None else {}
-
-
-async def _until_aborted(work: Coroutine[Any, Any, TurnResult], signal: AbortSignal) -> TurnResult:
-    """Do work in a task of its own, which is canceled when the signal is aborted, from whatever thread.
-
-    Returns only when the task is over: then the connection is closed, and nothing writes to the sink any more.
-    """
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(work)
-    remove = signal.add_listener(lambda _: loop.call_soon_threadsafe(task.cancel))
-    try:
-        return await task
-    finally:
-        remove()
-        if not task.done():  # the one who awaits was canceled
-            task.cancel()
-            await asyncio.wait([task])

@@ -1,0 +1,202 @@
+"""What an agent asks people, as asks of its run: an approval, a set of questions, and whether a repeated call is meant.
+
+An approval takes `True` or `False`, or `{"approved", "reason"?, "remember"?, "input"?}`: `input` are the arguments as the person
+changed them, judged here by the tool's schema, so that a bad change is refused while the question stays open.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from loomnb.agents.elicitation import accept_answers
+from loomnb.agents.input_schemas import InputIssues, InputSchema
+from loomnb.agents.spi import ToolSpec, finished
+from loomnb.asks import Ask, Option, Question
+from loomnb.errors import AnswerInvalid
+from loomnb.jsonvalue import freeze, thaw
+from loomnb.names import humanised
+from loomnb.runtime import AskContent
+
+__all__ = [
+    "accept_approval",
+    "accept_ask",
+    "approval_content",
+    "elicitation_content",
+    "interrupted_content",
+    "repeat_content",
+]
+
+
+def filled(template: str, values: Any) -> str:
+    """A template of a tool's presentation: `{dotted.path}` over its input; an empty slot goes with the space before it."""
+
+    def value(found: re.Match[str]) -> str:
+        held: Any = values
+        for part in found[2].split("."):
+            held = held.get(part) if isinstance(held, Mapping) else None
+        if held is None or held == "":
+            return ""
+        return found[1] + (held if isinstance(held, str) else json.dumps(thaw(held), ensure_ascii=False))
+
+    return re.sub(r"(\s?)\{([\w.]+)\}", value, template).strip()
+
+
+def approval_content(
+    call: Mapping[str, Any],
+    spec: ToolSpec | None,
+    schema: Any,
+    confirmation: Mapping[str, Any] | None,
+    expires_at: datetime | None,
+) -> AskContent:
+    """How an approval is asked: with the tool's own words where it has some."""
+    presented = dict(spec.presentation or {}) if spec is not None else {}
+    words = dict(confirmation or {}) or {k: filled(v, call["input"]) for k, v in (presented.get("confirm") or {}).items()}
+    label = str(presented.get("label") or humanised(call["name"]))
+    request = {
+        "id": call["id"],
+        "tool": call["name"],
+        "label": filled(label, call["input"]),
+        "input": thaw(call["input"]),
+        "title": words.get("title") or f"Allow {filled(label, call['input'])}?",
+        "detail": words.get("detail") or (spec.description if spec is not None else ""),
+        "verb": words.get("verb") or "Approve",
+        "tone": presented.get("tone", "neutral"),
+        "approver": (call.get("approval") or {}).get("approver", "requester"),
+        "canEdit": True,
+        "canRemember": True,
+    }
+    request |= {"schema": thaw(freeze(schema))} if schema is not None else {}
+    return AskContent(
+        kind="approval",
+        name=call["name"],
+        key=call["name"],
+        label=request["title"],
+        description=request["detail"],
+        request=request,
+        expires_at=expires_at,
+    )
+
+
+def interrupted_content(call: Mapping[str, Any]) -> AskContent:
+    """Whether an action in whose middle the kernel died is made again."""
+    name = humanised(call["name"])
+    request = {
+        "id": call["id"],
+        "tool": call["name"],
+        "label": name,
+        "input": thaw(call["input"]),
+        "title": f"{name} was started and was stopped. Run it again?",
+        "detail": "The kernel ended in its middle, so nobody knows whether it took effect. It would be run again with the same "
+        "idempotency key; or the agent goes on without it, and is told what happened.",
+        "verb": "Run it again",
+        "reject": "Go on without it",
+        "tone": "destructive",
+        "canEdit": False,
+        "canRemember": False,
+    }
+    return AskContent(
+        kind="approval", name=f"again:{call['name']}", key=f"again:{call['name']}", label=request["title"], request=request,
+        description=str(request["detail"]),
+    )  # fmt: skip
+
+
+def elicitation_content(request: Mapping[str, Any]) -> AskContent:
+    """How a set of questions is asked."""
+    questions = request["questions"]
+    label = questions[0]["question"] if len(questions) == 1 else "Some questions"
+    return AskContent(
+        kind="elicitation", name=request["source"], key=request["source"], label=label, description=request.get("preamble", ""),
+        request=dict(request),
+    )  # fmt: skip
+
+
+def repeat_content(call: Mapping[str, Any], count: int) -> AskContent:
+    """Whether the same call again and again is meant."""
+    shown = json.dumps(thaw(call["input"]), ensure_ascii=False)
+    question = Question(
+        id="repeat",
+        question=f"The model asks for the same call {count} times: {call['name']}({shown[:200]}). What now?",
+        options=[
+            Option(id="continue", label="continue", description="It is meant: let it run."),
+            Option(id="stop", label="stop", description="End this run here."),
+        ],
+        is_skippable=False,
+    )
+    return AskContent(
+        kind="questions", name="repeat", key="repeat", label="The same call again", questions=(question,), request={"call": dict(call)},
+        context="Or write what it should do instead.",
+    )  # fmt: skip
+
+
+def accept_ask(ask: Ask, payload: Any) -> Any:
+    """The answer to store.
+
+    Raises:
+        AnswerInvalid: it does not fit.
+    """
+    return accept_approval(ask, payload) if ask.kind == "approval" else _accept_elicitation(ask, payload)
+
+
+_KEYS = {"approved", "reason", "remember", "input", "expired", "decidedBy", "via"}
+_WORDS = {"approve": True, "approved": True, "yes": True, "reject": False, "rejected": False, "no": False, "deny": False}
+
+
+def accept_approval(ask: Ask, payload: Any) -> dict[str, Any]:
+    """A decision, judged: see the module.
+
+    Raises:
+        AnswerInvalid: it is none, or the changed arguments do not fit the tool.
+    """
+    if isinstance(payload, bool):
+        payload = {"approved": payload}
+    elif isinstance(payload, str) and payload.strip().lower() in _WORDS:
+        payload = {"approved": _WORDS[payload.strip().lower()]}
+    elif isinstance(payload, Mapping) and payload.get("expired") is True:
+        payload = {"approved": False, "expired": True}
+    advice = 'Use True, False or {"approved": True, "reason": "…", "remember": True, "input": {…}}.'
+    if not isinstance(payload, Mapping) or not isinstance(payload.get("approved"), bool):
+        raise AnswerInvalid("This is no decision.", advice=advice)
+    unknown = sorted(str(key) for key in set(payload) - _KEYS)
+    if unknown:
+        raise AnswerInvalid("This is no decision.", dict.fromkeys(unknown, "there is no such field"), advice=advice)
+    if not isinstance(payload.get("reason") or "", str):
+        raise AnswerInvalid("This is no decision.", {"reason": "give a text"}, advice=advice)
+    decision = {name: thaw(freeze(value)) for name, value in payload.items() if value not in (None, False, "")}
+    decision["approved"] = payload["approved"]
+    if not decision["approved"]:
+        decision.pop("input", None)
+        decision.pop("remember", None)
+    elif "input" in decision:
+        _check_input(ask, decision)
+    return decision
+
+
+def _check_input(ask: Ask, decision: dict[str, Any]) -> None:
+    request = ask.request or {}
+    if not request.get("canEdit", False):
+        raise AnswerInvalid("The arguments of this call cannot be changed.", {"input": "leave it out"})
+    if decision["input"] == thaw(request.get("input")):
+        del decision["input"]  # nothing was changed
+        return
+    schema = request.get("schema")
+    if schema is None:
+        return
+    try:
+        finished(InputSchema(thaw(schema), f"the tool {request['tool']!r}").parse(decision["input"]))
+    except InputIssues as exc:
+        fields = {".".join(["input", *map(str, issue["path"])]): str(issue["message"]) for issue in exc.issues}
+        raise AnswerInvalid("The changed arguments do not fit the tool.", fields) from exc
+
+
+def _accept_elicitation(ask: Ask, payload: Any) -> dict[str, Any]:
+    if payload is None or payload is False or (isinstance(payload, Mapping) and payload.get("skipped") is True):
+        return {"skipped": True}
+    if payload is True:
+        return {"answers": {}, "skipped": False}
+    if isinstance(payload, Mapping) and set(payload) <= {"answers", "skipped"} and "answers" in payload:
+        payload = payload["answers"]
+    return {"answers": accept_answers(ask.request, payload), "skipped": False}

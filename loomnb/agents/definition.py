@@ -1,0 +1,267 @@
+"""An agent as a definition of the run loop: a run is one turn, made of one step whose checkpoints are on the run's journal."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loomnb.agents.approvals import accept_ask
+from loomnb.agents.deps import LoopDeps
+from loomnb.agents.failures import RunCancelledError, agent_failure_code, stream_failure
+from loomnb.agents.frames import frame
+from loomnb.agents.hooks import JournalHooks
+from loomnb.agents.journal_store import JournalAgentStore, agent_store_of, collecting
+from loomnb.agents.loop import run_agent_loop
+from loomnb.agents.memory_sink import MemorySink
+from loomnb.agents.settling import settle_dead_run
+from loomnb.agents.spi import Actor, AgentTurnInput, AgentTurnResult, finished
+from loomnb.asks import Ask
+from loomnb.errors import ArgsInvalid, StepError
+from loomnb.jsonvalue import dumps, freeze, thaw
+from loomnb.names import notebook_name
+from loomnb.runtime import (
+    END,
+    REGISTRY,
+    START,
+    AskContent,
+    Envelope,
+    Failure,
+    LiveCall,
+    Move,
+    RunContext,
+    RunRecord,
+    current_attempt,
+)
+
+__all__ = ["AGENT_CONFIG", "AgentRunDefinition", "fingerprint_of", "know_agent", "origin_of", "streams_of"]
+
+TURN = "turn"
+
+AGENT_CONFIG = "agent"
+"""What the configuration of an agent's run has, so that its handle is known for one where the agent is not."""
+
+MakeDeps = Callable[[RunRecord, Mapping[str, Any], JournalAgentStore], LoopDeps]
+"""What a turn works with, from the run, its arguments and the store."""
+
+_ARGS = {"thread", "text", "actor", "roles", "tenant", "attachments", "regenerate", "model", "persona", "day", "deliver", "depth"}
+_ARGS |= {"path", "parent", "pageContext", "uiCapabilities"}
+
+_STREAMS = MemorySink()
+
+
+def streams_of() -> MemorySink:
+    """The live streams of the runs of this process."""
+    return _STREAMS
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AgentRunDefinition:
+    """What the run loop needs of an agent.
+
+    Args:
+        name: the agent's.
+        title: for people.
+        origin: where it was written.
+        fingerprint: changes with its instructions and tools; a stored run goes on all the same, by what is on record.
+        make: what each turn works with.
+    """
+
+    name: str
+    title: str
+    origin: str
+    fingerprint: str
+    make: MakeDeps
+    step_limit: int = 1000
+    runs_ahead: bool = False
+    rests_at_start: bool = False
+    is_strict: bool = False
+
+    _MOVE = Move(name=TURN, from_=START, to=END, is_step=True, timeout=0)
+
+    @property
+    def places(self) -> Sequence[str]:
+        """The places that moves leave."""
+        return (START,)
+
+    def moves_from(self, place: str) -> Sequence[Move] | None:
+        """The turn."""
+        return (self._MOVE,) if place == START else () if place == END else None
+
+    def has_wait(self, name: str) -> bool:
+        """Never: a turn asks in its middle."""
+        return False
+
+    def parse_args(self, raw: Any) -> tuple[Any, Any]:
+        """What the turn is about.
+
+        Raises:
+            ArgsInvalid: it names no thread, its text is none, or a field is unknown.
+        """
+        if isinstance(raw, str):
+            raw = {"text": raw}
+        if not isinstance(raw, Mapping):
+            raise ArgsInvalid(f"A turn of {self.name!r} takes a text.", {"text": "required"})
+        unknown = sorted(set(map(str, raw)) - _ARGS)
+        errors = dict.fromkeys(unknown, "there is no such argument")
+        if not isinstance(raw.get("text", ""), str):
+            errors["text"] = "it is a text"
+        if not raw.get("thread") or not isinstance(raw.get("thread"), str):
+            errors["thread"] = "required"
+        if errors:
+            raise ArgsInvalid(
+                f"These arguments do not fit a turn of {self.name!r}.",
+                errors,
+                advice="Use agent.run(text), which makes a thread.",
+            )
+        stored = freeze(dict(raw), None, "args")
+        return stored, stored
+
+    def load_args(self, stored: Any) -> Any:
+        """As they are."""
+        return stored
+
+    def parse_config(self, raw: Any) -> tuple[Any, Any]:
+        """None."""
+        stored = freeze(raw, None, "config")
+        return stored, stored
+
+    def load_config(self, stored: Any) -> Any:
+        """As it is."""
+        return stored
+
+    def check_state(self, state: Any) -> Any:
+        """It has none."""
+        return state
+
+    def ask(self, move: Move, args: Any) -> AskContent:
+        """Never called: a turn asks in its middle."""
+        raise StepError("An agent has no wait transitions.", code="RUNTIME_NOT_IMPLEMENTED")
+
+    def accept(self, move: Move, args: Any, payload: Any) -> Any:
+        """Never called, as `ask`."""
+        raise StepError("An agent has no wait transitions.", code="RUNTIME_NOT_IMPLEMENTED")
+
+    def accept_ask(self, ask: Ask, payload: Any) -> Any:
+        """The answer to what a turn asked in its middle.
+
+        Raises:
+            AnswerInvalid: it does not fit.
+        """
+        return accept_ask(ask, payload)
+
+    def failure_of(self, exc: Exception, move: Move | None = None) -> Failure:
+        """As it was raised."""
+        return Failure.of(exc)
+
+    def shown(self, place: str) -> str:
+        """Itself."""
+        return place
+
+    def group_of(self, place: str) -> tuple[str, str]:
+        """None."""
+        return "", ""
+
+    def perform(self, move: Move, context: RunContext[Any], state: Any, payload: Any, envelope: Envelope) -> Any:
+        """Make the turn."""
+        attempt = current_attempt()
+        assert attempt.live is not None
+        return self._turn(attempt, context, attempt.live)
+
+    async def _turn(self, attempt: Any, context: RunContext[Any], live: LiveCall) -> None:
+        record: RunRecord = attempt.record
+        store = agent_store_of(live.engine.database, record.source)
+        args = context.args
+        was_on = record.call is not None
+        await live.begin(recoverable=True, replays=True)
+        live.at_end(lambda reason: _stopped(store, record, live, reason))
+        if was_on:
+            with collecting() as rows:
+                await store.bump_run_retries(record.id)
+            live.add_rows(rows)
+        deps = self.make(record, args, store)
+        hooks = JournalHooks(record.id, live, store, _STREAMS, deps.registry, args["thread"])
+        try:
+            result = await run_agent_loop(deps, _input(args, self.name), hooks)
+            await live.flush()
+            live.finished()
+        except Exception as exc:
+            await self._failed(store, record, live, exc)
+            raise
+        finally:
+            _STREAMS.close(record.id)
+        attempt.set_result(_result_json(result, args["thread"]))
+
+    async def _failed(self, store: JournalAgentStore, record: RunRecord, live: LiveCall, exc: Exception) -> None:
+        """A turn failed: nobody waits for its calls any more, and its row says how it ended."""
+        if not live.alive:
+            return  # it was stopped, and that is on record already
+        code = agent_failure_code(exc)
+        with collecting() as rows:
+            await settle_dead_run(store, record.id, {"code": code, "message": str(exc)}, record.loaded_args["thread"])
+        live.add_rows(rows)
+        await live.flush()
+        last = frame("cancelled") if isinstance(exc, RunCancelledError) else frame("error", **stream_failure(exc))
+        _STREAMS.finish(record.id, last)
+
+
+def _stopped(store: JournalAgentStore, record: RunRecord, live: LiveCall, reason: BaseException) -> None:
+    """The access of a turn ended. If it was stopped, its row says so; if it could not be stored, memory is read anew."""
+    thread = record.loaded_args["thread"]
+    if live.broken is not None:
+        store.forget(thread)
+    elif getattr(reason, "code", "") == "RUN_STOPPED":
+        with collecting() as rows:
+            finished(settle_dead_run(store, record.id, {"code": "cancelled", "message": ""}, thread))
+        if rows:
+            live.engine.database.put(rows, lambda *_: None)
+        _STREAMS.finish(record.id, frame("cancelled"))
+
+
+def _input(args: Mapping[str, Any], name: str) -> AgentTurnInput:
+    roles = args.get("roles")
+    actor = Actor(id=args.get("actor", "local"), roles=tuple(roles) if roles is not None else None, tenant_ref=args.get("tenant"))
+    return AgentTurnInput(
+        thread_id=args["thread"],
+        actor=actor,
+        user_text=args.get("text", ""),
+        attachments=thaw(args["attachments"]) if args.get("attachments") else None,
+        agent_name=name,
+        regenerate=args.get("regenerate", False),
+        persona=args.get("persona"),
+        day=args.get("day"),
+        deliver_to=args.get("deliver"),
+        delegation_depth=args.get("depth", 0),
+        delegation_path=tuple(args.get("path", ())),
+        parent_run_id=args.get("parent"),
+        page_context=thaw(args.get("pageContext")),
+        ui_capabilities=thaw(args.get("uiCapabilities")),
+    )
+
+
+def _result_json(result: AgentTurnResult, thread_id: str) -> dict[str, Any]:
+    out: dict[str, Any] = {"text": result.text, "threadId": thread_id, "usage": dict(result.usage), "costUsd": result.cost_usd}
+    out |= {"object": result.object} if result.object is not None else {}
+    out |= {"stoppedBy": result.stopped_by} if result.stopped_by else {}
+    return {**out, "steps": result.steps}
+
+
+def know_agent(definition: AgentRunDefinition) -> AgentRunDefinition:
+    """Make an agent known under its name; runs of it that a dead kernel left go on.
+
+    Raises:
+        DefinitionError: something of another place has the name.
+    """
+    REGISTRY.add(definition, definition.origin, f"the agent {definition.name}")
+    return definition
+
+
+def fingerprint_of(told: Any) -> str:
+    """What tells one version of an agent from another."""
+    return hashlib.sha256(dumps(told).encode()).hexdigest()[:16]
+
+
+def origin_of(module: str) -> str:
+    """Where an agent was written: the notebook, or the module."""
+    return (notebook_name() or module) if module == "__main__" else module

@@ -1,0 +1,192 @@
+"""The runner of the loop on a run's journal: `JournalHooks`. Each checkpoint is a numbered call of the run's one step.
+
+What has an effect outside (a call of a model, a tool) is durable when it returns; what has none rides in the commit of the next
+that does, with the rows it wrote (contracts/decisions.md, Agents 3). In another kernel the turn is made again: what is on record
+is not repeated. A call of a model or a `read` tool that was in flight is made again; an `action` is not: a person is asked
+(Agents 7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from loomnb.agents.approvals import approval_content, elicitation_content, interrupted_content, repeat_content
+from loomnb.agents.control_flow import NonDeterminismError
+from loomnb.agents.history import drop_blank, settle_history, unanswered_calls
+from loomnb.agents.journal_store import JournalAgentStore, collecting
+from loomnb.agents.registry import ToolRegistry
+from loomnb.agents.results import STOPPED
+from loomnb.agents.spi import AnswersReply, Decision, TokenStreamSink, ToolContext
+from loomnb.agents.work_base import pushed
+from loomnb.errors import LoomError, StepError
+from loomnb.runtime import AbortSignal, LiveCall
+
+__all__ = ["JournalHooks"]
+
+_EFFECTS = ("llm:", "tool:", "structured:", "followups:", "history:summarize", "retrieve", "persist:run:start", "intake:answers")
+"""Checkpoints that did something which must not be done again. `persist:run:start` is among them so that what a person said can
+be read before the model begins to answer."""
+
+
+class JournalHooks:
+    """What the loop is given by a run of this engine.
+
+    Args:
+        run_id: the run's id, as tools and rows know it.
+        live: the access of the run's step.
+        store: where its thread is.
+        sink: where its frames go.
+        registry: the tools, for what an approval shows.
+    """
+
+    def __init__(
+        self, run_id: str, live: LiveCall, store: JournalAgentStore, sink: TokenStreamSink, registry: ToolRegistry, thread_id: str
+    ) -> None:
+        self.run_id = run_id
+        self.abort_signal = AbortSignal()
+        self._live = live
+        self._store = store
+        self._sink = sink
+        self._registry = registry
+        self._thread_id = thread_id
+        live.at_end(self.abort_signal.abort)
+
+    def open_sink(self) -> Any:
+        """The writer of the run's stream."""
+        return self._sink.open(self.run_id)
+
+    def is_control_flow_error(self, exc: BaseException) -> bool:
+        """Whether it is ours and no tool's: the run was stopped, or what it did could not be stored."""
+        return not self._live.alive or self._live.broken is not None or _diverged(exc)
+
+    async def step(self, name: str, fn: Callable[[], Awaitable[Any]]) -> Any:
+        """A checkpoint of the loop.
+
+        Raises:
+            NonDeterminismError: another one is on record here.
+            OwnershipLost: the run was stopped.
+        """
+        if name == "load:thread":
+            return await self._load_thread(name, fn)
+        return await self._checkpoint(name, fn)
+
+    async def _checkpoint(self, name: str, fn: Callable[[], Awaitable[Any]]) -> Any:
+        async def collected() -> Any:
+            with collecting() as rows:
+                value = await fn()
+            return value, rows
+
+        position, found = self._live.next_number, self._live.recorded_next
+        try:
+            return await self._live.checkpoint(name, collected, effect=name.startswith(_EFFECTS))
+        except StepError as exc:
+            if _diverged(exc):
+                raise NonDeterminismError(position, found, name) from exc
+            raise
+
+    async def _load_thread(self, name: str, fn: Callable[[], Awaitable[Any]]) -> Any:
+        """The history, of which only the ends are put on record: it stands in the journal already, and does not change."""
+        full: Any = None
+
+        async def ends() -> Any:
+            nonlocal full
+            full = await fn()
+            told = [m["id"] for m in (*full["dropped"], *full["messages"]) if m.get("id")]
+            kept = {"first": told[0] if told else None, "last": told[-1] if told else None, "dropped": len(full["dropped"])}
+            return {**kept, "title": full["title"], "hasAssistant": full["hasAssistant"]}
+
+        mark = await self._checkpoint(name, ends)
+        return full if full is not None else await self._loaded(mark)
+
+    async def _loaded(self, mark: Mapping[str, Any]) -> Any:
+        thread = await self._store.load_thread_for_turn(self._thread_id)
+        messages = list(thread.messages) if thread is not None else []
+        ids = [m.id for m in messages]
+        first = ids.index(mark["first"]) if mark["first"] in ids else 0
+        last = ids.index(mark["last"]) + 1 if mark["last"] in ids else 0
+        messages = messages[first:last]
+        open_calls = unanswered_calls(messages)
+        outcomes = await self._store.tool_call_outcomes(open_calls) if open_calls else {}
+        told = [m.to_json() for m in drop_blank(settle_history(messages, outcomes))]
+        return {**mark, "messages": told[mark["dropped"] :], "dropped": told[: mark["dropped"]]}
+
+    # -- people -----------------------------------------------------------------------------------
+
+    async def await_approval(self, call: Mapping[str, Any], ctx: ToolContext, *, timeout_ms: float | None = None) -> Decision:
+        """Wait for a person, as long as it takes: also into another kernel."""
+        spec = self._registry.spec(call["name"])
+        schema = next((t.input_schema for t in await self._offered(ctx) if t.name == call["name"]), None)
+        row = next((r for r in self._store.tool_calls(self._thread_id) if r.id == call["id"] and r.run_id == self.run_id), None)
+        expires = (call.get("approval") or {}).get("expiresAt")
+        content = approval_content(
+            call,
+            spec,
+            schema,
+            row.confirmation if row is not None else None,
+            datetime.fromisoformat(expires) if expires else None,
+        )
+        return await self._ask(f"tool:{self.run_id}:{call['id']}", content, "approval", Decision.from_json)
+
+    async def _offered(self, ctx: ToolContext) -> Any:
+        policy = _Anybody()
+        return await self._registry.definitions_for(ctx.actor, policy)
+
+    async def await_answers(self, request: Mapping[str, Any], ctx: ToolContext) -> AnswersReply:
+        """Wait for answers to a set of questions."""
+
+        def reply(data: Mapping[str, Any]) -> AnswersReply:
+            return AnswersReply(answers=data.get("answers"), skipped=data.get("skipped", False), answered_by=ctx.actor.id)
+
+        return await self._ask(f"tool:{self.run_id}:{request['id']}", elicitation_content(request), "elicitation", reply)
+
+    async def await_repeat(self, call: Mapping[str, Any], count: int) -> str:
+        """Ask whether a call is meant that the model asks for again and again."""
+
+        def said(data: Sequence[Mapping[str, Any]]) -> str:
+            return str(data[0].get("answer") or "stop").strip()
+
+        return await self._ask(f"repeat:{call['id']}", repeat_content(call, count), "questions", said)
+
+    async def begin_action(self, name: str, call: Mapping[str, Any]) -> Any:
+        """Mark that an action begins; what stands for its result, if it had begun before and nobody wants it made again."""
+        asked = f"interrupted:{call['id']}"
+        if self._live.is_marked(name) and self._live.recorded_next != name:
+            decision = await self._ask(asked, interrupted_content(call), "approval", Decision.from_json)
+            if not decision.approved:
+                return pushed(error=STOPPED, interrupted=True)
+        elif self._live.recorded_next is None:
+            await self._live.mark(name)
+        return None
+
+    async def _ask(self, name: str, content: Any, kind: str, again: Callable[[Any], Any]) -> Any:
+        try:
+            return await self._live.ask(name, content, kind, content.request, again)
+        except StepError as exc:
+            if _diverged(exc):
+                raise NonDeterminismError(self._live.next_number - 1, None, name) from exc
+            raise
+
+    # -- the rest -----------------------------------------------------------------------------------
+
+    async def parallel(self, tasks: Sequence[Callable[[], Awaitable[Any]]]) -> list[tuple[Any, BaseException | None]]:
+        """Start all in order, wait for all."""
+        running = [asyncio.ensure_future(task()) for task in tasks]
+        try:
+            await asyncio.wait(running)
+        except BaseException:
+            for one in running:
+                one.cancel()
+            raise
+        return [(None, one.exception()) if one.exception() is not None else (one.result(), None) for one in running]
+
+
+class _Anybody:
+    def can(self, actor: Any, tool: Any) -> bool:
+        return True
+
+
+def _diverged(exc: BaseException) -> bool:
+    return isinstance(exc, LoomError) and exc.code == "STEP_REPLAY_DIVERGED"

@@ -1,0 +1,301 @@
+"""`Agent`: a model with tools and instructions, as a notebook types it. Its turns are runs of the store that is the default."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+from loomnb.agents import (
+    Actor,
+    AgentRunDefinition,
+    ApprovalRequirement,
+    ApprovalRules,
+    Budget,
+    DefaultRolesPolicy,
+    HistoryPolicy,
+    InputProcessor,
+    JournalAgentStore,
+    JournalPricing,
+    LoopDeps,
+    OutputProcessor,
+    Persona,
+    QuotaStore,
+    Retriever,
+    RolesPolicy,
+    ToolRegistry,
+    ToolSpec,
+    check_intake,
+    fingerprint_of,
+    know_agent,
+    model_of_name,
+    origin_of,
+    output_json_schema,
+    tool_of,
+)
+from loomnb.errors import DefinitionError
+from loomnb.runtime import ModelProvider, RunRecord
+from loomnb.studio.chats import AgentRun, Chat, Threads
+from loomnb.studio.process import default
+from loomnb.studio.session import Loom
+from loomnb.studio.turns import TurnRequested, run_tool, start_turn
+
+__all__ = ["Agent"]
+
+Model = str | ModelProvider
+
+
+class Agent:
+    """A model with tools and instructions.
+
+    `await agent.run("…")` gives an `AgentResult`; `agent.chat()` as a cell's last line is a conversation. Every turn is a run: it
+    is on the journal of the store, may be stopped and answered like any other, and goes on in the next kernel once the cell that
+    makes the agent was run there.
+
+    Args:
+        model: `"anthropic:…"`, `"openai:…"`, `"google:…"`, …; the address of an endpoint that speaks OpenAI's protocol; or an
+            object with `run_turn`, such as `loom.testing.ScriptedModel`. Nothing of a vendor is imported, and no key is looked
+            for, before the first turn.
+        tools: functions with annotations and a docstring (`read` tools), what `@loom.agent_tool` made, tools and workflows of
+            `@loom.tool` and `@loom.workflow`, those of an MCP server.
+        instructions: the system prompt, or a function that gives it.
+        name: what its runs are found by.
+        title: for people.
+        approvals: which actions are asked about: tool → `"ask"` or `"auto"`. Actions that are not named are asked about.
+        approval_ttl: seconds an approval waits before it expires; None: for ever.
+        output: what every turn must end with beside its text: what pydantic takes. The result has it as `object`.
+        output_repairs: how often the model may correct that.
+        max_steps: calls of the model in one turn.
+        budget: what one run may use.
+        models: others to pick from: label → model.
+        history: what of the thread the model is told; None: all of it.
+        follow_ups: suggestions of what to ask next.
+        ask: whether the model may ask the person questions.
+        intake: questions it begins with.
+        personas: named variants of it.
+        retriever: finds passages for what was asked.
+        input_processors: look at, and may change, what the model is told.
+        output_processors: judge what it said before anybody reads it.
+        quota: tokens a day.
+        roles_policy: who may use which tool; None: a tool without roles is for everybody.
+        actor: on whose behalf it works.
+        repeat_guard: from how many identical calls in a run on a person is asked whether that is meant; None: never.
+        tool_timeout: seconds a tool may take.
+        tool_timeouts: the same for single tools, by name.
+        settings: what the provider takes beside: `{"temperature": 0}`.
+        store: the store of its runs; None: the default one.
+
+    Raises:
+        DefinitionError: something of it cannot work; nothing is left behind.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tools: Sequence[Any] = (),
+        instructions: str | Callable[..., Any] = "",
+        *,
+        name: str = "assistant",
+        title: str = "",
+        description: str = "",
+        approvals: Mapping[str, Literal["ask", "auto"] | ApprovalRequirement] | None = None,
+        approval_ttl: float | timedelta | None = None,
+        output: Any = None,
+        output_repairs: int = 1,
+        max_steps: int = 8,
+        budget: Budget | None = None,
+        models: Mapping[str, Model] | None = None,
+        history: HistoryPolicy | None = None,
+        follow_ups: int = 0,
+        ask: bool = False,
+        intake: Any = None,
+        personas: Sequence[Persona] = (),
+        retriever: Retriever | None = None,
+        input_processors: Sequence[InputProcessor] = (),
+        output_processors: Sequence[OutputProcessor] = (),
+        quota: QuotaStore | None = None,
+        roles_policy: RolesPolicy | None = None,
+        actor: Actor | str = "local",
+        repeat_guard: int | None = 3,
+        tool_timeout: float | None = None,
+        tool_timeouts: Mapping[str, float] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        store: Loom | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise DefinitionError(f"An agent's name is a text, not {name!r}.", advice='Write name="assistant".')
+        self.name, self.title, self.description = name, title or name.replace("_", " ").capitalize(), description
+        self.instructions = inspect.cleandoc(instructions) if isinstance(instructions, str) else instructions
+        self.actor = Actor(id=actor) if isinstance(actor, str) else actor
+        self.model = model_of_name(model)
+        self.models = {label: model_of_name(one) for label, one in (models or {}).items()}
+        self.registry = ToolRegistry()
+        frame = sys._getframe(1)  # noqa: SLF001  # names that annotations of functions in a cell use
+        for thing in tools:
+            spec, handler = self._tool(thing, {**frame.f_globals, **frame.f_locals})
+            if self.registry.has(spec.name):
+                raise DefinitionError(
+                    f"The agent {name!r} has two tools called {spec.name!r}.", advice="Name one of them otherwise."
+                )
+            self.registry.register(spec, handler)
+        if output is not None:
+            output_json_schema(output)
+        ttl = approval_ttl.total_seconds() if isinstance(approval_ttl, timedelta) else approval_ttl
+        self._store = store
+        self._options: dict[str, Any] = {
+            "roles_policy": roles_policy or DefaultRolesPolicy(),
+            "approval_policy": ApprovalRules(approvals, ttl_ms=ttl * 1000 if ttl is not None else None),
+            "output_schema": output,
+            "output_repair_attempts": output_repairs,
+            "max_steps": max_steps,
+            "budget": budget,
+            "history_policy": history,
+            "follow_ups_count": follow_ups,
+            "ask": ask,
+            "intake": check_intake(intake),
+            "personas": tuple(personas),
+            "retriever": retriever,
+            "input_processors": tuple(input_processors),
+            "output_processors": tuple(output_processors),
+            "quota": quota,
+            "repeat_guard": repeat_guard,
+            "tool_timeout_ms": tool_timeout * 1000 if tool_timeout is not None else None,
+            "tool_timeouts": {tool: seconds * 1000 for tool, seconds in (tool_timeouts or {}).items()},
+            "model_settings": dict(settings or {}),
+        }
+        for named in approvals or {}:
+            if not self.registry.has(named):
+                raise DefinitionError(
+                    f"approvals= names {named!r}, and the agent {name!r} has no such tool.",
+                    advice=f"It has: {', '.join(s.name for s in self.registry.all_specs()) or 'none'}.",
+                )
+        module = str(frame.f_globals.get("__name__", "__main__"))
+        self.definition = know_agent(
+            AgentRunDefinition(
+                name=name, title=self.title, origin=origin_of(module), fingerprint=self._fingerprint(), make=self._deps
+            )
+        )
+
+    @staticmethod
+    def _tool(thing: Any, names: Mapping[str, Any]) -> tuple[ToolSpec, Any]:
+        return run_tool(thing) or tool_of(thing, names)
+
+    def _fingerprint(self) -> str:
+        tools = [[s.name, s.kind, s.description] for s in self.registry.all_specs()]
+        told = self.instructions if isinstance(self.instructions, str) else getattr(self.instructions, "__qualname__", "")
+        return fingerprint_of([self.name, told, tools])
+
+    def _deps(self, record: RunRecord, args: Mapping[str, Any], store: JournalAgentStore) -> LoopDeps:
+        picked = args.get("model")
+        model = self.model if picked is None else self._picked(picked)
+        return LoopDeps(
+            model=model,
+            store=store,
+            registry=self.registry,
+            system_prompt=self.instructions,
+            day=args.get("day") or record.source.now().date().isoformat(),
+            model_id=picked or getattr(model, "model_id", None) or getattr(model, "name", None),
+            pricing_store=JournalPricing(self.session.runtime.database),
+            source=record.source,
+            host=self.session,
+            **self._options,
+        )
+
+    def _picked(self, label: str) -> ModelProvider:
+        return self.models[label] if label in self.models else model_of_name(label)
+
+    @property
+    def session(self) -> Loom:
+        """The store of its runs."""
+        return self._store if self._store is not None else default()
+
+    @property
+    def tools(self) -> list[ToolSpec]:
+        """What it can use."""
+        return self.registry.all_specs()
+
+    def has_persona(self, name: str) -> bool:
+        """Whether there is a persona of this name."""
+        return any(name == one.id or name in one.aliases for one in self._options["personas"])
+
+    # -- turns --------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        text: str,
+        *,
+        thread: str | Chat | None = None,
+        attachments: Sequence[Any] | None = None,
+        model: str | None = None,
+        persona: str | None = None,
+        key: str | None = None,
+        fresh: bool = False,
+        labels: Sequence[str] = (),
+        title: str | None = None,
+        durability: Literal["sync", "pipelined"] | None = None,
+    ) -> AgentRun:
+        """Say something, and return at once. As a cell's last line it is the live panel; awaiting it gives an `AgentResult`.
+
+        In a transition or a step of a run it belongs to that: made again after a crash, it is found and not repeated.
+
+        Args:
+            text: what is said.
+            thread: where: the id of a thread or a chat; None: a new one.
+            attachments: files: paths, `(name, bytes)` pairs, or `{"name", "mediaType", "data" | "url"}`.
+            model: another model for this turn: a label of `models`, or what names one.
+            persona: a variant of the agent.
+            key: find the stored turn of this key instead of a second one.
+            fresh: with a key: a new one all the same.
+            labels: free words to find it by.
+            title: what people read above it; default: the agent's.
+            durability: `pipelined` goes on while commits are in flight; default: the store's.
+
+        Raises:
+            Refused: the text is none, or blank with nothing attached.
+            NotFound: there is no such thread, or no such model or persona.
+            Conflict: another turn is under way in the thread; or the key's turn was about something else.
+        """
+        asked = TurnRequested(
+            text=text, thread=_thread_id(thread), attachments=attachments, model=model, persona=persona, key=key, fresh=fresh,
+            labels=labels, title=title, durability=durability,
+        )  # fmt: skip
+        return start_turn(self.session, self, asked)
+
+    def regenerate(self, thread: str | Chat, *, model: str | None = None) -> AgentRun:
+        """Answer the last thing that was said in a thread once more; what stood after it is taken away.
+
+        Raises:
+            NotFound: there is no such thread.
+            Conflict: a turn is under way in it.
+        """
+        return start_turn(self.session, self, TurnRequested(text="", thread=_thread_id(thread), model=model, regenerate=True))
+
+    def chat(self, thread: str | None = None) -> Chat:
+        """A conversation with it. As a cell's last line it is the chat panel.
+
+        Args:
+            thread: the id of an earlier one; None: a new one, which is stored when something is said in it.
+
+        Raises:
+            NotFound: there is no such thread.
+        """
+        return Chat(self, self.session, thread)
+
+    def threads(self, search: str | None = None, limit: int = 50) -> Threads:
+        """The conversations with it, the one that changed last first.
+
+        Args:
+            search: only those in whose title or messages this text stands, whatever its case.
+            limit: how many at most.
+        """
+        return Threads.of(self.session, self, search, limit)
+
+    def __repr__(self) -> str:
+        tools = ", ".join(spec.name for spec in self.tools) or "no tools"
+        return f"<Agent {self.name}: {self.model!r}, {tools}>"
+
+
+def _thread_id(thread: str | Chat | None) -> str | None:
+    return thread.thread_id if isinstance(thread, Chat) else thread
