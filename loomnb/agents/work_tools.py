@@ -63,10 +63,9 @@ class ToolWork(RecordWork):
 
     def stamped(self, calls: Sequence[ToolRequest], offered: Mapping[str, Offered], watching: Announcing) -> list[dict[str, Any]]:
         """The calls the model asks for, each with its kind: from what was offered here, whoever replays this."""
-        ids: set[str] = set()
         return [
             {
-                "id": watching.id_of(call.id, ids),
+                "id": watching.id_of(call.id),
                 "name": call.name,
                 "input": thaw(call.input),
                 "kind": offered[call.name].kind if call.name in offered else "read",

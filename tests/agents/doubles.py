@@ -9,8 +9,7 @@ from loomnb.agents import Actor
 from loomnb.agents.diagnostics import subscribe
 from loomnb.agents.frames import frame
 from loomnb.agents.spi import ModelPrice, OutputVerdict, QuotaVerdict
-from loomnb.testing import ScriptedModel
-from tests.agents.looping import said
+from tests.agents.looping import Writes, said
 
 
 def events_of(event: str, run: Any) -> list[dict[str, Any]]:
@@ -110,7 +109,7 @@ def streaming(*pieces: str, **more: Any) -> Any:
             await request.sink.write(frame("text", text=piece))
         return said("".join(pieces), usage={"inputTokens": 3}, **more)
 
-    return ScriptedModel(script)
+    return Writes(script)
 
 
 def texts(hooks: Any) -> list[str]:

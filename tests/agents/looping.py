@@ -73,6 +73,19 @@ class Throwing:
         raise AssertionError("The model was called.")
 
 
+class Writes:
+    """A model that writes its turn itself: a function of the request and of how many answers there are."""
+
+    def __init__(self, script: Any) -> None:
+        self._script = script
+        self.requests: list[Any] = []
+
+    async def run_turn(self, request: Any) -> TurnResult:
+        self.requests.append(request)
+        result = await self._script(request, sum(m["role"] == "assistant" for m in request.messages))
+        return said(result) if isinstance(result, str) else result
+
+
 class Suspended(Exception):
     """A runner's signal: the wait is not over."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from loomnb.agents import AgentTurnInput, run_agent_loop
 from loomnb.testing import ScriptedModel
-from tests.agents.looping import ANN, Hooks, Journal, Suspended, deps, messages_of, row_of, said, tool, turn
+from tests.agents.looping import ANN, Hooks, Journal, Suspended, Writes, deps, messages_of, row_of, said, tool, turn
 from tests.helpers import plain_id
 
 
@@ -27,7 +27,7 @@ def test_ids_that_the_thread_has_already_become_the_calls_own_everywhere() -> No
         return said("", ("look", {"n": n}))
 
     hooks = Hooks()
-    model = ScriptedModel(script)
+    model = Writes(script)
     made = deps(model, tool("look", lambda given, ctx: given["n"]))
 
     turn(made, hooks)
@@ -62,7 +62,7 @@ def test_a_call_is_announced_before_its_outcome_with_the_kind_it_was_offered_as(
         return said("", ("send", {"to": "bob"}), ("look", {}))
 
     hooks = Hooks()
-    turn(deps(script, tool("send", kind="action"), tool("look")), hooks)
+    turn(deps(Writes(script), tool("send", kind="action"), tool("look")), hooks)
 
     frames = hooks.sink.frames("tool-input-start", "tool-input-available", "approval-requested", "tool-output")
     assert [(f["kind"], f["id"], f.get("toolKind")) for f in frames] == [
@@ -83,7 +83,7 @@ def test_a_text_that_the_provider_did_not_stream_is_written_once() -> None:
         return "Done."
 
     hooks = Hooks()
-    turn(deps(script, tool("look")), hooks)
+    turn(deps(Writes(script), tool("look")), hooks)
 
     assert [f["text"] for f in hooks.sink.frames("text")] == ["Look", "ing.", "Done."]
 
@@ -169,7 +169,26 @@ def test_half_a_surrogate_pair_in_a_streamed_input_stays_an_escape() -> None:
         return said("", ("look", {}))
 
     hooks = Hooks()
-    turn(deps(script, tool("look")), hooks)
+    turn(deps(Writes(script), tool("look")), hooks)
 
     "".join(hooks.sink.lines).encode()
     assert hooks.sink.frames("tool-input-start")[0]["name"] == "look\ud800"
+
+
+def test_two_streamed_calls_of_one_id_are_two_calls() -> None:
+    async def script(request: Any, n: int) -> Any:
+        if n:
+            return "Done."
+        for number in (1, 2):
+            await request.sink.write('{"kind":"tool-input-start","id":"call-look","name":"look"}')
+            await request.sink.write(f'{{"kind":"tool-input-delta","id":"call-look","delta":"{number}"}}')
+        return said("", ("look", {"n": 1}), ("look", {"n": 2}))
+
+    hooks = Hooks()
+    made = deps(Writes(script), tool("look", lambda given, ctx: given["n"]))
+    turn(made, hooks)
+
+    deltas = {f["id"]: f["delta"] for f in hooks.sink.frames("tool-input-delta")}
+    outputs = {f["id"]: str(f["output"]) for f in hooks.sink.frames("tool-output")}
+    assert len(deltas) == 2
+    assert deltas == outputs

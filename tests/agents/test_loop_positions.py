@@ -150,6 +150,15 @@ def test_a_call_that_a_person_stopped_does_not_run_beside_others_either() -> Non
     assert ran == ["b"]
 
 
+def test_when_a_person_stopped_every_call_of_a_step_nothing_runs() -> None:
+    hooks = with_parallel(Hooks(await_repeat=lambda call, count: "Do not."))
+    made = two_reads()
+    made.repeat_guard = 1
+    turn(made, hooks)
+
+    assert [row.status for row in rows_of(made)] == ["failed", "failed"]
+
+
 # -- cancellation -----------------------------------------------------------------------------------------
 
 
