@@ -48,6 +48,8 @@ class InputSchema:
         self._owner = owner
         self._adapter: TypeAdapter[Any] | None = None
         self._validator: Any = None
+        self._said: Any = None
+        """What `told` made of a schema that cannot change, frozen: it is asked for with every call of a model."""
         if schema is None or _own(schema, "parse"):
             return
         if isinstance(schema, Mapping):
@@ -90,6 +92,8 @@ class InputSchema:
         """
         if self._schema is None:
             return {**_ANY, "properties": {}}
+        if self._said is not None:
+            return cast("dict[str, Any]", thaw(self._said))
         if self._validator is not None:
             return _draft_7(self._schema)
         if self._adapter is None:
@@ -97,12 +101,14 @@ class InputSchema:
             told = told() if callable(told) else told
             return _draft_7(told) if isinstance(told, Mapping) else dict(_ANY)
         try:
-            return _draft_7(self._adapter.json_schema(mode="validation"))
+            told = _draft_7(self._adapter.json_schema(mode="validation"))
         except Exception as exc:
             raise DefinitionError(
                 f"{self._owner}: its input cannot be told to a model: {_first_line(exc)}",
                 advice="Use plain types and pydantic models for what a model has to give.",
             ) from exc
+        self._said = freeze(told)
+        return told
 
     def json_of(self, parsed: Any) -> Any:
         """Frozen JSON of what it made of an input, in the schema's own words where it has some.

@@ -6,6 +6,7 @@ those of contracts/agents.md §1.7; on the JSON side (frames, rows, journals) th
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -95,6 +96,7 @@ def finished(made: Coroutine[Any, Any, T]) -> T:
     raise Bug("A coroutine that has nothing to wait for waited.")
 
 
+@functools.cache
 def camel(name: str) -> str:
     """`tool_calls` → `toolCalls`."""
     head, *tail = name.split("_")
@@ -290,7 +292,7 @@ class Decision:
 
     def to_json(self) -> dict[str, Any]:
         """Its JSON; what is not set is left out."""
-        return _dump(self, drop=(None, False), keep=("approved",))
+        return _dump(self, keep_false=("approved",))
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Decision:
@@ -311,17 +313,29 @@ class AnswersReply:
 # -- messages and rows --------------------------------------------------------------------------------
 
 
-def _dump(value: Any, drop: Sequence[Any] = (None,), keep: Sequence[str] = ()) -> dict[str, Any]:
+@functools.cache
+def _names(cls: type) -> Sequence[tuple[str, str]]:
+    return tuple((one.name, camel(one.name)) for one in fields(cls))
+
+
+@functools.cache
+def _back(cls: type) -> Mapping[str, str]:
+    return {key: name for name, key in _names(cls)}
+
+
+def _dump(value: Any, keep_false: Sequence[str] | None = None) -> dict[str, Any]:
+    """The JSON of a dataclass without what is None; with `keep_false` also without what is False, but for these."""
     out: dict[str, Any] = {}
-    for one in fields(value):
-        held = getattr(value, one.name)
-        if one.name in keep or not any(held is gone for gone in drop):
-            out[camel(one.name)] = list(held) if isinstance(held, tuple) else held
+    for name, key in _names(type(value)):
+        held = getattr(value, name)
+        if held is None or (held is False and keep_false is not None and name not in keep_false):
+            continue
+        out[key] = list(held) if isinstance(held, tuple) else held
     return out
 
 
 def _load(cls: type[T], data: Mapping[str, Any]) -> T:
-    names = {camel(one.name): one.name for one in fields(cls)}  # type: ignore[arg-type]  # a dataclass
+    names = _back(cls)
     return cls(**{names[key]: value for key, value in data.items() if key in names})
 
 
