@@ -16,6 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from loomnb.agents.control_flow import is_not_a_failure
 from loomnb.agents.spi import settled
 from loomnb.agents.tool_errors import Issue
+from loomnb.asks import Schema
 from loomnb.errors import DefinitionError, NotJson
 from loomnb.jsonvalue import dumps, freeze, thaw
 
@@ -92,8 +93,14 @@ class InputSchema:
         """
         if self._schema is None:
             return {**_ANY, "properties": {}}
-        if self._said is not None:
-            return cast("dict[str, Any]", thaw(self._said))
+        if self._said is None:
+            told = self._tell()
+            if self._adapter is None and self._validator is None and not isinstance(self._schema, Schema):
+                return told  # an object of somebody's, which may say something else tomorrow
+            self._said = freeze(told)
+        return cast("dict[str, Any]", thaw(self._said))
+
+    def _tell(self) -> dict[str, Any]:
         if self._validator is not None:
             return _draft_7(self._schema)
         if self._adapter is None:
@@ -101,14 +108,12 @@ class InputSchema:
             told = told() if callable(told) else told
             return _draft_7(told) if isinstance(told, Mapping) else dict(_ANY)
         try:
-            told = _draft_7(self._adapter.json_schema(mode="validation"))
+            return _draft_7(self._adapter.json_schema(mode="validation"))
         except Exception as exc:
             raise DefinitionError(
                 f"{self._owner}: its input cannot be told to a model: {_first_line(exc)}",
                 advice="Use plain types and pydantic models for what a model has to give.",
             ) from exc
-        self._said = freeze(told)
-        return told
 
     def json_of(self, parsed: Any) -> Any:
         """Frozen JSON of what it made of an input, in the schema's own words where it has some.
