@@ -134,11 +134,11 @@ def loomnb_agent(o: argparse.Namespace, durability: str) -> Iterator[None]:
 
 
 def journal_bytes(o: argparse.Namespace) -> tuple[float, list[tuple[str, int]]]:
-    """Bytes of the journal's lines: all, and (run, bytes of a line) in their order. The file itself grows by whole blocks."""
+    """Bytes of the journal's lines: all, and (kind, bytes of a line) in their order. The file itself grows by whole blocks."""
     import duckdb
 
     with duckdb.connect(str(o.folder / "loom.duckdb"), read_only=True) as db:
-        rows = db.execute("select run_id, strlen(body::varchar) from journal order by seq").fetchall()
+        rows = db.execute("select kind, strlen(body::varchar) from journal order by seq").fetchall()
     return float(sum(size for _, size in rows)), rows
 
 
@@ -371,10 +371,11 @@ def loomnb_thread(o: argparse.Namespace) -> Iterator[None]:
     loom.close()
     ticks.note(per=2)
     whole, rows = journal_bytes(o)
-    by_run: dict[str, int] = {}
-    for run, size in rows:
-        by_run[run] = by_run.get(run, 0) + size
-    o.figures |= ends(list(by_run.values())) | {"each": whole / turns}
+    by_turn = [0]
+    for kind, size in rows:
+        by_turn += [0] if kind == "run.started" else []
+        by_turn[-1] += size
+    o.figures |= ends(by_turn[1:]) | {"each": whole / turns}
 
 
 def langgraph_thread(o: argparse.Namespace) -> Iterator[None]:
