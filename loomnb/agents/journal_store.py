@@ -68,6 +68,10 @@ class _Lazy(dict[str, StoredThread]):
         self._asked.discard(key)
         self.pop(key, None)
 
+    def __setitem__(self, key: str, value: StoredThread) -> None:
+        self._asked.add(key)  # what is made here need not be looked for: that is a pass over the whole journal
+        super().__setitem__(key, value)
+
     def __contains__(self, key: object) -> bool:
         self._there(key)
         return super().__contains__(key)
@@ -344,7 +348,8 @@ class JournalAgentStore(InMemoryAgentStore):
     ) -> None:
         """Write that a run goes on. As in memory."""
         with self._guard:
-            self._find_run(run_id)
+            if thread_id not in self._threads:  # a thread that is known has its runs with it
+                self._find_run(run_id)
             about: dict[str, Any] = {"agent_name": agent_name, "parent_run_id": parent_run_id, "prompt_hash": prompt_hash}
             await super().record_run_start(run_id=run_id, thread_id=thread_id, actor_ref=actor_ref, **about)
             self._log_run(run_id)
@@ -409,12 +414,19 @@ class JournalAgentStore(InMemoryAgentStore):
         rows = self._database.read(
             "select kind, body, ts from journal where run_id = ? and kind in "
             "('thread.created', 'thread.changed', 'message.added', 'message.changed', 'message.removed', 'toolcall.recorded', "
-            "'toolcall.changed') order by seq",
+            "'toolcall.changed', 'agent.run') order by seq",
             [thread_id],
         )
         with self._guard:
+            runs: dict[str, RunRow] = {}
             for kind, body, ts in rows:
-                self._apply(thread_id, kind, loads(body), ts)
+                if kind == "agent.run":
+                    run = _run_of(loads(body))
+                    runs[run.run_id] = run
+                else:
+                    self._apply(thread_id, kind, loads(body), ts)
+            for run_id, run in runs.items():
+                self._runs.setdefault(run_id, run)  # what is in memory already is newer
 
     def _apply(self, thread_id: str, kind: str, body: dict[str, Any], ts: datetime) -> None:
         """What a row of the journal means."""

@@ -74,11 +74,12 @@ def start_turn(session: Loom, agent: AgentLike, asked: TurnRequested) -> AgentRu
         # Made again after a crash, the move asks for the same turn: by the number of the call in it.
         key, parent = attempt.tool_context().idempotency_key, attempt.record.id
     store = store_of(session)
-    thread_id = asked.thread or _new_thread(session, store, agent, key, fresh=asked.fresh)
+    attachments = [_attached(one) for one in asked.attachments or ()]
+    thread_id = asked.thread or _new_thread(store, agent, key, fresh=asked.fresh)
     args: dict[str, Any] = {"thread": thread_id, "text": asked.text, "actor": agent.actor.id}
     args |= {"roles": list(agent.actor.roles)} if agent.actor.roles is not None else {}
     args |= {"tenant": agent.actor.tenant_ref} if agent.actor.tenant_ref is not None else {}
-    args |= {"attachments": [_attached(one) for one in asked.attachments]} if asked.attachments else {}
+    args |= {"attachments": attachments} if attachments else {}
     args |= {"model": asked.model} if asked.model is not None else {}
     args |= {"persona": asked.persona} if asked.persona is not None else {}
     args |= {"regenerate": True} if asked.regenerate else {}
@@ -125,11 +126,10 @@ def _admit(live: Sequence[RunRecord], thread_id: str) -> None:
             )
 
 
-def _new_thread(session: Loom, store: JournalAgentStore, agent: AgentLike, key: str | None, *, fresh: bool) -> str:
+def _new_thread(store: JournalAgentStore, agent: AgentLike, key: str | None, *, fresh: bool) -> str:
     """The id of a new thread. With a key it follows from that: the same turn is found in the same thread."""
-    del store
     if key is None or fresh:
-        return session.runtime.source.new_id("thread")
+        return store.now(store.create_thread(actor=agent.actor, agent_name=agent.name)).id
     return f"thread-{hashlib.sha256(f'{agent.name}/{key}'.encode()).hexdigest()[:12]}"
 
 
