@@ -468,7 +468,9 @@ def main() -> int:
         ratios = f"{told(ratio(name, best))} | {told(ratio(name, cpu.get(SAVER)))}"
         print(f"| {name} | {value:.2f} ({low:.2f}..{high:.2f}) | {wall:.2f} | {ratios} | {told(size, '.0f')} | {peak:.0f} |")
 
-    print("\n| grows: each step, or turn of the conversation | CPU ms, first -> last 10 % | bytes, first -> last 10 % | bytes each |")
+    print(
+        "\n| grows: each step, or turn of the conversation | CPU ms, first -> last 10 % | bytes, first -> last 10 % | bytes each |"
+    )
     print("|---|---|---|---|")
     grown = {name: {k: rounds.median(rows, k) for k in rows[0]} for name, rows in figures.items() if name in GROWING}
     for name, row in grown.items():
