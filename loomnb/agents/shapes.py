@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -52,13 +52,13 @@ def camel(name: str) -> str:
 
 
 @functools.cache
-def _names(cls: type) -> Mapping[str, str]:
+def _names(cls: Hashable) -> Mapping[str, str]:
     """The fields of a dataclass by their names in JSON."""
-    return {camel(one.name): one.name for one in fields(cls)}
+    return {camel(one.name): one.name for one in fields(cast("Any", cls))}
 
 
 @functools.cache
-def _held(cls: type) -> Callable[[Any], Sequence[Any]]:
+def _held(cls: Hashable) -> Callable[[Any], Sequence[Any]]:
     return operator.attrgetter(*_names(cls).values())  # all at once: a thread of 1,000 messages is told with every turn
 
 
