@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -52,20 +52,21 @@ def camel(name: str) -> str:
 
 
 @functools.cache
-def _names(cls: Hashable) -> Mapping[str, str]:
+def _names(cls: type) -> Mapping[str, str]:
     """The fields of a dataclass by their names in JSON."""
-    return {camel(one.name): one.name for one in fields(cast("Any", cls))}
+    return {camel(one.name): one.name for one in fields(cls)}
 
 
 @functools.cache
-def _held(cls: Hashable) -> Callable[[Any], Sequence[Any]]:
+def _held(cls: type) -> Callable[[Any], Sequence[Any]]:
     return operator.attrgetter(*_names(cls).values())  # all at once: a thread of 1,000 messages is told with every turn
 
 
 def dump(value: Any, keep_false: Sequence[str] | None = None) -> dict[str, Any]:
     """The JSON of a dataclass without what is None; with `keep_false` also without what is False, but for these."""
     out: dict[str, Any] = {}
-    for key, held in zip(_names(type(value)), _held(type(value))(value), strict=True):
+    cls: Any = type(value)
+    for key, held in zip(_names(cls), _held(cls)(value), strict=True):
         if held is None or (held is False and keep_false is not None and key not in keep_false):
             continue
         out[key] = list(held) if isinstance(held, tuple) else held
@@ -74,7 +75,7 @@ def dump(value: Any, keep_false: Sequence[str] | None = None) -> dict[str, Any]:
 
 def load(cls: type[T], data: Mapping[str, Any]) -> T:
     """The dataclass of its JSON; other keys are left out."""
-    names = _names(cls)
+    names = _names(cast("Any", cls))
     return cls(**{names[key]: value for key, value in data.items() if key in names})
 
 
