@@ -144,8 +144,8 @@ def test_a_growing_answer_is_sent_block_by_block_and_its_item_stays(views) -> No
     gate = threading.Event()
 
     async def pause(turn: int, frame: Any) -> None:
-        while "last" in frame.get("text", "") and not gate.is_set():
-            await asyncio.sleep(0.005)
+        if "last" in frame.get("text", ""):
+            await asyncio.to_thread(gate.wait, PATIENCE)
 
     view = views(["first block\n\nsecond block\n\nlast one"], pause=pause)
     view.send("Go")
@@ -273,8 +273,7 @@ def test_a_server_that_asks_to_wait_is_told(views) -> None:
     class Slow:
         async def run_turn(self, request: Any) -> Any:
             await request.sink.write('{"kind": "waiting", "seconds": 12, "reason": "too many requests"}\n')
-            while not gate.is_set():
-                await asyncio.sleep(0.005)
+            await asyncio.to_thread(gate.wait, PATIENCE)
             return await ScriptedModel(["there"]).run_turn(request)
 
     view = views(["unused"])

@@ -56,7 +56,7 @@ def narrated(name: str, presentation: Mapping[str, Any] | None, given: Any, stat
 
 
 def blocks_html(blocks: Any) -> str:
-    """The blocks of a message as safe HTML, each folded under a line that names it; its texts are left out. Components are drawn."""
+    """The blocks of a message as safe HTML, each folded under a line that names it; components are drawn, texts left out."""
     return "".join(component_html(*head) if isinstance(head, tuple) else _folded(head, value) for head, value in _told(blocks))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ASSISTANT", "GATE", "LONG"]
+__all__ = ["ASSISTANT", "LONG"]
 
 ASSISTANT = '''
 import asyncio, os, pathlib
@@ -14,12 +14,14 @@ from loomnb.present import chart
 
 loom.open("store.duckdb")
 
-@agent_tool(presentation={"label": "Weather in {city}", "running": "Asking for the weather in {city}…", "done": "Asked for the weather in {city}"})
+@agent_tool(presentation={"label": "Weather in {city}", "running": "Asking for the weather in {city}…",
+                          "done": "Asked for the weather in {city}"})
 def weather(city: str, days: int = 3) -> dict:
     """The weather of the next days."""
-    return {"city": city, "days": [{"day": "Mon", "degrees": 21}, {"day": "Tue", "degrees": 19}, {"day": "Wed", "degrees": 23}][:days]}
+    return {"city": city, "days": [{"day": "Mon", "degrees": 21}, {"day": "Tue", "degrees": 19}][:days]}
 
-@agent_tool(kind="action", presentation={"label": "Send a mail", "running": "Sending the mail to {to}…", "done": "Sent the mail to {to}",
+@agent_tool(kind="action", presentation={
+    "label": "Send a mail", "running": "Sending the mail to {to}…", "done": "Sent the mail to {to}",
     "confirm": {"title": "Send this mail?", "detail": "It goes to **{to}** at once.", "verb": "Send mail"}})
 def send_mail(to: str, subject: str, text: str, urgent: bool = False) -> str:
     """Send a mail."""
@@ -59,14 +61,15 @@ def script(request, turn):
                         usage={"inputTokens": 420, "outputTokens": 38}, cost=0.0008)
         result = request.messages[-1]["toolResults"][0]
         told = result["output"].get("output") or result["output"] if isinstance(result["output"], dict) else result["output"]
-        return Said(text="All right, I did not send it." if result.get("denied") else f"Done: {told}.", usage={"inputTokens": 470, "outputTokens": 9}, cost=0.0007)
+        text = "All right, I did not send it." if result.get("denied") else f"Done: {told}."
+        return Said(text=text, usage={"inputTokens": 470, "outputTokens": 9}, cost=0.0007)
     if "fail" in last.lower() and not os.path.exists("up"):
         return ConnectionError("the server of the model is not there")
     if "long" in last.lower():
         return Said(text="This takes " + "a long while " * 60)
     if tools == 0:
-        return Said(text="Let me look.", reasoning="The person asks about the weather. I should call the tool with the city.", tools=[("weather", {"city": "Lisbon"})],
-                    usage={"inputTokens": 310, "outputTokens": 25}, cost=0.0005)
+        return Said(text="Let me look.", reasoning="The person asks about the weather: that is what the tool is for.",
+                    tools=[("weather", {"city": "Lisbon"})], usage={"inputTokens": 310, "outputTokens": 25}, cost=0.0005)
     return Said(text=ANSWER, usage={"inputTokens": 402, "outputTokens": 88}, cost=0.0011)
 
 async def pause(turn, frame):
@@ -77,10 +80,8 @@ async def pause(turn, frame):
 agent = Agent(ScriptedModel(script, pause=pause), [weather, send_mail], "You help.", name="helper", title="Helper",
               models={"small": ScriptedModel(script, pause=pause)}, follow_ups=2)
 '''
-"""Says a weather report after a tool's call, sends mails if a person agrees, fails as long as there is no file `up`, and waits in the
-middle of a long answer until there is a file `go`."""
-
-GATE = "go"
+"""Says a weather report after a tool's call, sends mails if a person agrees, fails as long as there is no file `up`, and waits in
+the middle of a long answer until there is a file `go`."""
 
 LONG = (
     ASSISTANT
@@ -92,7 +93,8 @@ store.now(store.create_thread(actor=agent.actor, id=chat.thread_id, agent_name="
 async def fill():
     for n in range(500):
         await store.append_message(chat.thread_id, ChatMessage(role="user", content=f"Question {n}"))
-        await store.append_message(chat.thread_id, ChatMessage(role="assistant", content=f"Answer **{n}** with `code` and a list:\\n\\n- one\\n- two"))
+        text = f"Answer **{n}** with `code` and a list:\\n\\n- one\\n- two"
+        await store.append_message(chat.thread_id, ChatMessage(role="assistant", content=text))
 store.now(fill())
 chat
 """

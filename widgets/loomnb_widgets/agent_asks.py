@@ -1,4 +1,4 @@
-"""What an agent asks in the middle of its turn, as a form: an approval with its arguments, a set of questions. And what comes back."""
+"""What an agent asks in its turn, as a form: an approval with its arguments, a set of questions; and what comes back."""
 
 from __future__ import annotations
 
