@@ -1,4 +1,4 @@
-"""The chat panel in a real JupyterLab: what a person sees, says, decides and stops, and what they find after things went wrong."""
+"""The chat panel in a real JupyterLab: what a person sees, says, decides and stops, and what is there after things went wrong."""
 
 from __future__ import annotations
 
