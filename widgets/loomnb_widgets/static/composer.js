@@ -42,7 +42,7 @@ export function composerPiece(ctx) {
     stop.hidden = !isBusy;
     setDisabled(stop, !ctx.isLive() || stopping !== 0);
     setText(stop, stopping ? "Stopping…" : "Stop");
-    setText(hint, isFull ? "One message waits already" : isBusy ? "Esc stops · Enter sends it when the answer is there" : area.value ? "Shift+Enter: new line" : "");
+    setText(hint, !isOn ? "" : isFull ? "One message waits already" : isBusy ? "Esc stops · Enter sends it when the answer is there" : area.value ? "Shift+Enter: new line" : "");
     chips.hidden = files.length === 0;
   }
   function drawFiles() {
