@@ -32,6 +32,7 @@ _FILE_MOST, _FILES_MOST = 5_000_000, 7_000_000
 _BUSY = (Status.PENDING, Status.RUNNING, Status.RETRYING, Status.WAITING)
 
 Say = Callable[[dict[str, Any]], None]
+_Action = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
 
 
 class ChatFeed:
@@ -65,6 +66,26 @@ class ChatFeed:
         self._usage: tuple[int, str] = (-1, "")
         self._head_rev = 1
         self._closed = False
+        self._actions: Mapping[str, _Action] = {
+            "answer": self._answer,
+            "send": self._send,
+            "stop": lambda _: chat.stop(),
+            "cancel": lambda _: chat.stop(),
+            "retry": self._retry,
+            "edit": self._edit,
+            "fork": self._fork,
+            "feedback": lambda said: chat.feedback(str(said.get("message")), said.get("value") or None),
+            "source": self._source,
+            "threads": self._threads,
+            "switch": lambda said: self._show(str(said.get("thread"))),
+            "new": lambda _: self._show(None),
+            "rename": self._rename,
+            "delete": self._delete,
+            "unqueue": self._unqueue,
+            "send_queued": lambda _: self._send_queued(),
+            "earlier": self._earlier,
+            "model": self._pick,
+        }
         self.head: dict[str, Any] = {}
         self._look()
 
@@ -100,14 +121,14 @@ class ChatFeed:
             have = content.get("have") or {}
             self._say(self._state_message(int(have.get("stamp", 0)), int(have.get("head", 0)), ack=content.get("n")))
             return
-        action = _ACTIONS.get(str(kind))
+        action = self._actions.get(str(kind))
         if action is not None:
             self._runtime.workers.submit(self._act, action, content)
 
-    def _act(self, action: Callable[[ChatFeed, Mapping[str, Any]], Mapping[str, Any] | None], content: Mapping[str, Any]) -> None:
+    def _act(self, action: _Action, content: Mapping[str, Any]) -> None:
         reply = {"n": content.get("n"), "ask": content.get("ask")}
         try:
-            more = action(self, content)
+            more = action(content)
         except Exception as exc:  # noqa: BLE001  # whatever it is, the person who did it has to see it
             self._say({"type": "refused", **reply, **refusal(exc)})
         else:
@@ -188,9 +209,18 @@ class ChatFeed:
         """What was said, as it was written: what is copied."""
         return {"text": next((m.content for m in self.chat.messages if m.id == content.get("message")), "")}
 
-    def _earlier(self, content: Mapping[str, Any]) -> None:
+    def _earlier(self, _: Mapping[str, Any]) -> None:
         with self._guard:
             self._items.most += _MORE
+
+    def _retry(self, _: Mapping[str, Any]) -> None:
+        self.chat.retry()
+
+    def _edit(self, content: Mapping[str, Any]) -> None:
+        self.chat.edit(str(content.get("message")), str(content.get("text") or ""))
+
+    def _pick(self, content: Mapping[str, Any]) -> None:
+        self._model = str(content.get("model") or "") or None
 
     # -- the turn -----------------------------------------------------------------------------------
 
@@ -368,43 +398,6 @@ class ChatFeed:
                 feed.open()
                 child.watchers.append(self._moved)
         return link_of(child, expanded=True)["link"] if child is not None else None
-
-
-_Action = Callable[[ChatFeed, Mapping[str, Any]], Mapping[str, Any] | None]
-
-
-def _pick(feed: ChatFeed, content: Mapping[str, Any]) -> None:
-    feed._model = str(content.get("model") or "") or None  # noqa: SLF001  # this module's
-
-
-def _retry(feed: ChatFeed, _: Mapping[str, Any]) -> None:
-    feed.chat.retry()
-
-
-def _edit(feed: ChatFeed, content: Mapping[str, Any]) -> None:
-    feed.chat.edit(str(content.get("message")), str(content.get("text") or ""))
-
-
-_ACTIONS: Mapping[str, _Action] = {
-    "answer": ChatFeed._answer,  # noqa: SLF001  # this module's
-    "send": ChatFeed._send,  # noqa: SLF001
-    "stop": lambda feed, _: feed.chat.stop(),
-    "cancel": lambda feed, _: feed.chat.stop(),
-    "retry": _retry,
-    "edit": _edit,
-    "fork": ChatFeed._fork,  # noqa: SLF001
-    "feedback": lambda feed, content: feed.chat.feedback(str(content.get("message")), content.get("value") or None),
-    "source": ChatFeed._source,  # noqa: SLF001
-    "threads": ChatFeed._threads,  # noqa: SLF001
-    "switch": lambda feed, content: feed._show(str(content.get("thread"))),  # noqa: SLF001
-    "new": lambda feed, _: feed._show(None),  # noqa: SLF001
-    "rename": ChatFeed._rename,  # noqa: SLF001
-    "delete": ChatFeed._delete,  # noqa: SLF001
-    "unqueue": ChatFeed._unqueue,  # noqa: SLF001
-    "send_queued": lambda feed, _: feed._send_queued(),  # noqa: SLF001
-    "earlier": ChatFeed._earlier,  # noqa: SLF001
-    "model": _pick,
-}
 
 
 def _said(content: Mapping[str, Any]) -> dict[str, Any]:
