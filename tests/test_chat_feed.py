@@ -39,6 +39,8 @@ class View:
         self.head: dict[str, Any] = {}
         self.replies: dict[int, dict[str, Any]] = {}
         self.heard: list[dict[str, Any]] = []
+        self.nested: list[dict[str, Any]] = []
+        """What runs within said."""
         self.blocks: list[str] = []
         """The number of each block of text that was sent."""
         self.news = threading.Condition()
@@ -50,7 +52,9 @@ class View:
     def _hear(self, m: dict[str, Any]) -> None:
         with self.news:
             self.heard.append(m)
-            if m["type"] != "state":
+            if "run" in m:
+                self.nested.append(m)
+            elif m["type"] != "state":
                 self.replies[m["n"]] = m
             elif m["since"] <= self.stamp:
                 self._state(m)
@@ -389,3 +393,28 @@ def test_a_turn_of_an_unknown_agent_can_be_read_and_not_gone_on_with(session: lo
 
     assert view.head["can_say"] is False
     assert "run the cell" in view.head["why_not"]
+
+
+@loom.workflow(name="feed_survey")
+class Survey(loom.BaseWorkflow[Any]):
+    """Ask somebody."""
+
+    @loom.transition(to="asking")
+    def ask(self) -> None: ...
+
+    @loom.transition(from_="asking", to="end", wait=True)
+    def answered(self) -> None:
+        self.set_result("yes")
+
+
+def test_a_run_that_a_tool_started_stands_in_its_card_and_is_answered_there(views) -> None:
+    view = views([[("feed_survey", {})], "they said yes"], tools=[Survey])
+    view.send("Ask them")
+    link = view.until(lambda: next((tool["link"] for tool in view.parts("tool") if tool.get("link")), None))
+
+    view.say("hello", run=link["run_id"], have={})
+    (ask,) = view.until(lambda: next((m["head"]["asks"] for m in view.nested if m.get("head", {}).get("asks")), None))
+    view.say("answer", run=link["run_id"], ask=ask["id"], values={})
+
+    view.until(lambda: view.feed.chat.run is None)
+    assert view.feed.chat.messages[-1].content == "they said yes"

@@ -24,7 +24,7 @@ function renderChat({ model, el, signal }) {
   let stamp = 0;
   let lostFocus = null;
   const asks = new Map();
-  const told = TOLD.get(model) ?? { items: new Map(), order: [], head: null, headRev: 0, stamp: 0 };
+  const told = TOLD.get(model) ?? { items: new Map(), order: [], head: null, headRev: 0, stamp: 0, open: new Set(), files: [], top: null };
   TOLD.set(model, told);
 
   const act = (type, more = {}) => {
@@ -37,7 +37,7 @@ function renderChat({ model, el, signal }) {
     return n;
   };
   const ctx = {
-    uid, act,
+    uid, act, told,
     isLive: () => pulse.state === "live",
     runId: () => head.thread_id ?? "",
     say: (text) => void (voice.textContent = text),
@@ -55,7 +55,7 @@ function renderChat({ model, el, signal }) {
   const notice = h("p", { class: "loom-notice", hidden: true });
   const threads = threadsPiece(act, ctx.isLive);
   const copies = copying(act);
-  const transcript = transcriptPiece(doing, (runId, into) => render({ model: childModel(model, runId), el: into, isNested: true }), copies.copy);
+  const transcript = transcriptPiece(doing, (runId, into) => render({ model: childModel(model, runId), el: into, isNested: true }), copies.copy, told);
   const work = h("div", { class: "loom-work", role: "status", hidden: true });
   const asksNode = h("div", { class: "loom-asks" });
   const error = errorPiece();
@@ -302,7 +302,7 @@ function renderChat({ model, el, signal }) {
   }
   drawHead(told.head ?? model.get("head"));
   drawLiveness();
-  transcript.toEnd();
+  transcript.restore();
   takeOverFocus();
   const late = setTimeout(takeOverFocus, 400);
   pulse.beat();

@@ -5,7 +5,7 @@ import { keepDraft } from "./messages.js";
 
 /** `act(type, more)` sends a message to the kernel and gives its number. */
 export function composerPiece(ctx) {
-  const { act, uid } = ctx;
+  const { act, uid, told } = ctx;
   const area = h("textarea", { id: `${uid}-say`, rows: 1, "aria-label": "Message", "data-key": "say" });
   const pick = h("input", { type: "file", multiple: true, class: "loom-hidden", tabindex: -1, "aria-hidden": "true" });
   const attach = quiet(h("button", { type: "button", class: "loom-quiet", title: "Attach files: or drop them, or paste them, here" }, "Attach"));
@@ -19,7 +19,7 @@ export function composerPiece(ctx) {
     chips, area, h("div", { class: "loom-composer-row" }, attach, pick, model, hint, stop, send));
   const queued = h("div", { class: "loom-queued", hidden: true });
   const node = h("div", { class: "loom-write" }, queued, alert, form);
-  let files = [];
+  let files = told.files; // what was attached outlives the view
   let head = {};
   let inFlight = null; // what was sent and is not confirmed: it comes back if it is refused
   let timer = 0;
@@ -46,6 +46,7 @@ export function composerPiece(ctx) {
     chips.hidden = files.length === 0;
   }
   function drawFiles() {
+    told.files = files;
     chips.replaceChildren(...files.map((file, at) => {
       const drop = quiet(h("button", { type: "button", class: "loom-quiet", "aria-label": `Remove ${file.name}` }, "×"));
       drop.addEventListener("click", () => {
@@ -189,6 +190,7 @@ export function composerPiece(ctx) {
       const before = JSON.stringify([head.queued, head.models, head.model]);
       head = next;
       if (isOther) {
+        drawFiles();
         draftOf = next.thread_id;
         if (area.value === "") area.value = recall(`loomnb:chat:${draftOf}`) ?? "";
         grow(area);

@@ -5,8 +5,8 @@ import { linkPiece } from "./children.js";
 
 const STICK = 48; // pixels from the end within which the reader is taken to be at the end
 
-/** The scrolling list of messages. `act(type, more)` sends; `openRun(runId, el)` draws a run's panel. */
-export function transcriptPiece(act, openRun, copy) {
+/** The scrolling list of messages. `act(type, more)` sends; `openRun(runId, el)` draws a run's panel; `told` outlives the view. */
+export function transcriptPiece(act, openRun, copy, told) {
   const earlier = quiet(h("button", { type: "button", class: "loom-small loom-earlier", hidden: true }));
   const list = h("div", { class: "loom-turns", role: "log", "aria-label": "Conversation", "aria-live": "off" });
   const empty = h("p", { class: "loom-empty", hidden: true });
@@ -20,6 +20,7 @@ export function transcriptPiece(act, openRun, copy) {
   box.addEventListener("scroll", () => {
     isAtBottom = box.scrollHeight - box.scrollTop - box.clientHeight < STICK;
     latest.hidden = isAtBottom;
+    told.top = isAtBottom ? null : box.scrollTop;
   }, { passive: true });
   latest.addEventListener("click", () => toEnd());
   earlier.addEventListener("click", () => {
@@ -42,12 +43,17 @@ export function transcriptPiece(act, openRun, copy) {
   return {
     node,
     toEnd,
-    isEmpty: () => items.size === 0,
+    /** Where the reader was before the view was drawn anew. */
+    restore() {
+      if (told.top === null) return toEnd();
+      isAtBottom = false;
+      box.scrollTop = told.top;
+    },
     update(changed, order) {
       for (const item of changed ?? []) {
         const known = items.get(item.uid);
         if (known) known.update(item);
-        else items.set(item.uid, itemPiece(item, { act, openRun, copy }));
+        else items.set(item.uid, itemPiece(item, { act, openRun, copy, told }));
       }
       if (order) {
         const wanted = new Set(order);
@@ -150,7 +156,10 @@ function itemPiece(first, ctx) {
     item.parts.forEach((part, at) => {
       let piece = parts.get(part.key);
       if (part.kind) {
-        if (!piece) parts.set(part.key, (piece = partPiece(part, ctx)));
+        if (!piece) {
+          parts.set(part.key, (piece = partPiece(part, ctx)));
+          keepFold(piece.node.matches("details") ? piece.node : piece.node.querySelector("details"), `${item.uid}/${part.key}`, ctx.told.open);
+        }
         piece.update(part);
       }
       if (piece && said.children[at] !== piece.node) said.insertBefore(piece.node, said.children[at] ?? null);
@@ -185,6 +194,13 @@ function itemPiece(first, ctx) {
     },
     stop: () => parts.forEach((piece) => piece.stop?.()),
   };
+}
+
+/** What the reader opened stays open when the view is drawn anew. */
+function keepFold(fold, key, opened) {
+  if (!fold) return;
+  fold.open = opened.has(key);
+  fold.addEventListener("toggle", () => void (fold.open ? opened.add(key) : opened.delete(key)));
 }
 
 function partPiece(part, ctx) {
