@@ -301,3 +301,26 @@ def test_every_control_has_a_name_and_files_have_a_limit(notebook, tmp_path: Pat
 
     expect(shown.locator(TURN.format("user")).get_by_role("listitem")).to_have_text("notes.txt")
     expect(shown.locator("table td").first).to_have_text("Mon")
+
+
+def test_what_is_typed_while_an_answer_ends_stays_under_the_fingers(notebook) -> None:
+    nb = notebook([CHAT, "1"])
+    nb.run_cell(0)
+    shown = panel(nb)
+    say(shown, "Tell me something long")
+    expect(shown.locator(".loom-turns")).to_contain_text("This takes")
+    shown.evaluate("node => void (node.dataset.mark = 'first')")
+
+    nb.page.keyboard.type("half a ")
+    (folder(nb) / "go").touch()
+    expect(shown.get_by_role("button", name="Stop")).to_be_hidden()
+    nb.page.wait_for_timeout(1000)
+    nb.page.keyboard.type("sentence")
+
+    assert shown.get_by_label("Message", exact=True).input_value() == "half a sentence"
+    assert shown.get_attribute("data-mark") == "first"  # not drawn anew
+    nb.cell(1).locator(".cm-content").click()
+    expect(nb.output(0).locator(".loom-chat[data-mark]")).to_have_count(0, timeout=10_000)  # now it is, for who opens the file
+    assert panel(nb).get_by_label("Message", exact=True).input_value() == "half a sentence"
+    html = nb._in_page("return JSON.stringify(panel.content.widgets[0].model.outputs.toJSON())")
+    assert "a long while a long while" in html

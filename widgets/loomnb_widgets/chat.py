@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -16,6 +17,8 @@ from loomnb_widgets.live import LivePanel
 
 __all__ = ["ChatPanel"]
 
+_HELD_FOR = 8.0  # seconds a view that has fallen silent is taken to be held: more than two of its hellos
+
 
 class ChatPanel(LivePanel):
     """A conversation's panel. Every display of it is a view of it."""
@@ -25,12 +28,19 @@ class ChatPanel(LivePanel):
 
     def __init__(self, chat: Chat, lane: Lane) -> None:
         self.chat = chat
+        self._held: dict[int, float] = {}  # view -> when it last said that a person is in it
         self._feed = ChatFeed(chat, self.say, self.pushed)
         super().__init__(lane, self._feed.small_head())
         self._feed.open()
 
     def heard(self, content: Mapping[str, Any]) -> None:
-        """For the feed."""
+        """For the feed. A hello says besides whether a person is in the view."""
+        if content.get("type") == "hello":
+            view = int(content.get("n", 0)) // 1000
+            if content.get("held"):
+                self._held[view] = time.monotonic()
+            elif self._held.pop(view, None) is not None:
+                self.later(0, self.refresh_static)
         self._feed.receive(content)
 
     def later(self, seconds: float, call: Callable[[], None]) -> None:
@@ -65,7 +75,10 @@ class ChatPanel(LivePanel):
         )
 
     def is_at_rest(self) -> bool:
-        """Whether the agent is not at work."""
+        """Whether the agent is not at work, and nobody is in the panel: what is said anew to the notebook is drawn anew, and that
+        would take the words from under somebody's fingers."""
+        if any(time.monotonic() - at < _HELD_FOR for at in self._held.values()):
+            return False
         record = self._feed.record
         if record is None:
             return True

@@ -102,7 +102,7 @@ class LivePanel(anywidget.AnyWidget):
             self._context.copy().run(self.set_trait, "head", dict(head))
         if self.fallback is not None:
             self._context.copy().run(self.fallback.draw)
-        self._refresh_static()
+        self.refresh_static()
 
     # -- displays ---------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class LivePanel(anywidget.AnyWidget):
         data = made[0] if isinstance(made, tuple) else made
         return {**(data or {}), **self.static_forms()}
 
-    def _refresh_static(self) -> None:
+    def refresh_static(self) -> None:
         """When it comes to rest, the static forms in the notebook tell what happened."""
         standing = self.standing()
         if standing == self._told or not self.is_at_rest():

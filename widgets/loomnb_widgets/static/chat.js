@@ -77,7 +77,7 @@ function renderChat({ model, el, signal }) {
     return number;
   }
   const pulse = heartbeat({
-    hello: () => act("hello", { have: { stamp, head: headRev } }),
+    hello: () => act("hello", { have: { stamp, head: headRev }, held: root.contains(document.activeElement) }),
     pace: () => CHAT_HELLO_MS,
     isBusy: () => isKernelBusy(model),
     changed: drawLiveness,
@@ -262,7 +262,10 @@ function renderChat({ model, el, signal }) {
 
   // The focus goes with a view that is drawn anew: hand it over, as the run panel does.
   let isHeld = false;
-  root.addEventListener("focusin", () => void (isHeld = true));
+  root.addEventListener("focusin", (event) => {
+    isHeld = true;
+    if (!event.relatedTarget || !root.contains(event.relatedTarget)) pulse.beat(); // so that the kernel knows it at once
+  });
   root.addEventListener("focusout", (event) => {
     isHeld = !event.relatedTarget || root.contains(event.relatedTarget);
     setTimeout(() => void (isHeld && !root.isConnected && leave()));
