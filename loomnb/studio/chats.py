@@ -25,6 +25,13 @@ __all__ = ["AgentResult", "AgentRun", "Chat", "Threads", "call_status"]
 _TOLD = 60
 """Messages that a static page tells of; of a longer conversation the last ones."""
 
+_OWN_WORDS: Mapping[str, Mapping[str, str]] = {
+    "ask": {"label": "Questions for you", "done": "Asked you"},
+    "retrieve": {"label": "Look up what is known", "done": "Looked up what is known"},
+    "structured_output": {"label": "The answer as data"},
+}
+"""Of the calls that the loop makes by itself."""
+
 Presentation = Callable[[str], Mapping[str, Any] | None]
 """A tool's name → its words for people."""
 
@@ -237,7 +244,7 @@ class Chat:
     def presentation(self, tool: str) -> Mapping[str, Any] | None:
         """A tool's words for people."""
         spec = self._agent.registry.spec(tool) if self._agent is not None else None
-        return spec.presentation if spec is not None else None
+        return spec.presentation if spec is not None else _OWN_WORDS.get(tool)
 
     def rows(self) -> dict[str, ToolCallRow]:
         """Its calls of tools by their id; of several with the same one, the latest."""
