@@ -62,7 +62,8 @@ TOLD = {  # what is asked in each, and what its page says was answered
 }
 ASKING = [name for name in NAMES if TOLD.get(name)]
 DIFFERS = {  # what another run or another machine would not repeat
-    "id": r"\b(run|ask|doc|store|thread|message)-[0-9a-f]{6,}|\b(RUN|ASK)-[\w-]{6,}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}|[0-9a-f]{32}",
+    "id": r"\b(run|ask|doc|store|thread|message)-[0-9a-f]{6,}|\b(RUN|ASK)-[\w-]{6,}",
+    "uuid": r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}|[0-9a-f]{32}",
     "address": r"\b0x[0-9a-f]{6,}",
     "port": r"127\.0\.0\.1:(?!9\b)\d+",
     "time": r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d",
