@@ -239,7 +239,8 @@ def settle_answers(request: Mapping[str, Any], reply: AnswersReply) -> dict[str,
     lines: list[str] = []
     for data in request["questions"]:
         question = IntakeQuestion.model_validate(data)
-        values = list(given.get(question.id) or ())
+        said = given.get(question.id) or ()
+        values = [said] if isinstance(said, str) else [*said]
         if not values:
             values = list(question.defaults)
             defaulted.append(question.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from loomnb.agents.deps import LoopDeps
@@ -106,14 +107,14 @@ class _Driver:
 
     async def _parallel(self, checkpoints: Sequence[Checkpoint]) -> Any:
         together = optional(self._hooks, "parallel")
-        tasks: list[Callable[[], Any]] = [lambda one=one: self._checkpoint(one) for one in checkpoints]
+        tasks: list[Callable[[], Any]] = [partial(self._checkpoint, one) for one in checkpoints]
         if together is not None:
             return await settled(together(tasks))
         raise Bug("Calls were to run side by side, and the runner cannot do that.")
 
     async def _answers(self, request: Any) -> AnswersReply:
         ask = optional(self._hooks, "await_answers")
-        call = {"id": request["id"], "name": "ask", "input": {"questions": request["questions"]}, "kind": "ask"}
+        call: dict[str, Any] = {"id": request["id"], "name": "ask", "input": {"questions": request["questions"]}, "kind": "ask"}
         ctx = self._work.context(call, UiCollector(call["id"]))
         if ask is not None:
             reply = await settled(ask(request, ctx))

@@ -202,7 +202,8 @@ class Steps:
         Returns:
             The value, as a read call; nothing without a schema.
         """
-        deps, problem = self.deps, None
+        deps = self.deps
+        problem: dict[str, Any] | None = None
         if deps.output_schema is None:
             return []
         for a in range(1 + deps.output_repair_attempts):

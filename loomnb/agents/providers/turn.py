@@ -90,8 +90,7 @@ class Turn:
     async def _attempts(self) -> TurnResult:
         owner = self._owner
         try:
-            headers = [*_headers(owner.settings), *_headers(self._request.settings)]
-            self._scrubber = Scrubber([*owner.secrets(), *headers])
+            self._scrubber = Scrubber([*owner.secrets(), *_headers(owner.settings), *_headers(self._request.settings)])
             return await retried(
                 self._once,
                 attempts=owner.manners.attempts,
@@ -199,7 +198,8 @@ def _headers(settings: Mapping[str, Any]) -> list[str]:
 async def _until_aborted(work: Coroutine[Any, Any, TurnResult], signal: AbortSignal) -> TurnResult:
     """Do work in a task of its own, which is canceled when the signal is aborted, from whatever thread.
 
-    Returns only when the task is over: then the connection is closed, and nothing writes to the sink any more.
+    Returns only when the task is over, also when the one who awaits is canceled (asyncio hands that on): then the connection is
+    closed, and nothing writes to the sink any more.
     """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
@@ -212,6 +212,3 @@ async def _until_aborted(work: Coroutine[Any, Any, TurnResult], signal: AbortSig
         return await task
     finally:
         remove()
-        if not task.done():  # the one who awaits was canceled
-            task.cancel()
-            await asyncio.wait([task])

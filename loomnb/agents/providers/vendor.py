@@ -6,7 +6,7 @@ own. It is imported with the first turn (1.5 s): making a model costs nothing. R
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -148,22 +148,29 @@ class VendorModel:
             ImportError: the vendor's library is not installed.
         """
         from pydantic_ai.models import infer_model  # noqa: PLC0415  # 1.5 s, which only the first turn pays
-        from pydantic_ai.providers import infer_provider, infer_provider_class  # noqa: PLC0415  # the same
 
         key = self._key if self.base_url is not None else key_of(self.vendor, self._key)
-        given = {name: value for name, value in (("api_key", key and key.reveal()), ("base_url", self.base_url)) if value}
-        if "base_url" in given:
-            given.setdefault("api_key", "none")  # else the library would send the vendor's own there
-
-        def provider(vendor: str) -> Any:
-            return infer_provider_class(vendor)(**given) if given else infer_provider(vendor)
-
+        # Raised outside of `except`: the frames below hold the key, and a debugger shows what is in frames.
         try:
-            return infer_model(self.model, provider_factory=provider)
+            return infer_model(self.model, provider_factory=_factory(key, self.base_url))
         except ValueError:
-            raise InvalidRequest(f"pydantic-ai knows no vendor {self.vendor!r}.") from None
+            wrong = f"pydantic-ai knows no vendor {self.vendor!r}."
         except TypeError:
-            raise InvalidRequest(f"The vendor {self.vendor!r} takes no {' and no '.join(given)}.") from None
+            wrong = f"The vendor {self.vendor!r} takes no api_key or no base_url."
+        raise InvalidRequest(wrong)
+
+
+def _factory(key: Key | None, base_url: str | None) -> Callable[[str], Any]:
+    """What makes a vendor's provider with this key and address; without either, the library finds both by itself."""
+    from pydantic_ai.providers import infer_provider, infer_provider_class  # noqa: PLC0415  # is loaded by now
+
+    def make(vendor: str) -> Any:
+        if base_url is not None:
+            # Without a key of its own the library would send the vendor's there.
+            return infer_provider_class(vendor)(api_key=key.reveal() if key is not None else "none", base_url=base_url)  # type: ignore[call-arg]
+        return infer_provider_class(vendor)(api_key=key.reveal()) if key is not None else infer_provider(vendor)  # type: ignore[call-arg]
+
+    return make
 
 
 def _is_vendor(name: str) -> bool:
