@@ -215,7 +215,7 @@ class Decision:
 
     def to_json(self) -> dict[str, Any]:
         """Its JSON; what is not set is left out."""
-        return dump(self, drop=(None, False), keep=("approved",))
+        return dump(self, keep_false=("approved",))
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Decision:

@@ -11,9 +11,10 @@ from typing import Any
 from loomnb.agents.control_flow import is_control_flow_signal, is_replay_integrity_error
 from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.elicitation import ASK_TOOL, ask_definition, check_ask
-from loomnb.agents.retrying import invoke_with_transient_retry
+from loomnb.agents.retrying import TransientRetry, invoke_with_transient_retry
 from loomnb.agents.spi import ToolContext, ToolKind, ToolSpec, optional, settled
 from loomnb.agents.tool_errors import ToolForbiddenError, ToolInputInvalidError, ToolPreflightDeniedError, ToolTimeoutError
+from loomnb.agents.tracing import tool_span
 from loomnb.agents.ui_collector import UiCollector
 from loomnb.agents.work_base import Announcing, is_marked, jsonable, pushed, shown_kind
 from loomnb.agents.work_records import RecordWork
@@ -24,6 +25,8 @@ from loomnb.runtime import ModelTool, SinkWriter, ToolRequest
 __all__ = ["Offered", "ToolWork"]
 
 _TERMINAL_KINDS = ("read", "action")
+_LEFT_BEHIND: set[asyncio.Future[Any]] = set()
+"""Tools that took too long and are still at work: an event loop alone would let go of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +52,21 @@ class ToolWork(RecordWork):
         return out
 
     def announcing(
-        self, gate: SinkWriter, offered: Mapping[str, Offered], told: Sequence[Mapping[str, Any]], step: int
+        self, gate: SinkWriter, offered: Mapping[str, Offered], messages: Sequence[Mapping[str, Any]], step: int
     ) -> Announcing:
         """What a provider writes its turn to: it knows what was offered, and which ids of calls the thread has already.
 
         Some servers count ids from nought in each answer; rows, frames and results are matched by them.
         """
-        taken = {call["id"] for message in told for call in (message.get("toolCalls") or ())}
+        taken = {call["id"] for message in messages for call in (message.get("toolCalls") or ())}
         kinds = {name: one.kind for name, one in offered.items()}
         return Announcing(gate, self.deps.source.monotonic, kinds, taken, lambda n: f"call-{self.run_id}-{step}-{n}")
 
     def stamped(self, calls: Sequence[ToolRequest], offered: Mapping[str, Offered], watching: Announcing) -> list[dict[str, Any]]:
         """The calls the model asks for, each with its kind: from what was offered here, whoever replays this."""
-        ids: set[str] = set()
         return [
             {
-                "id": watching.id_of(call.id, ids),
+                "id": watching.id_of(call.id),
                 "name": call.name,
                 "input": thaw(call.input),
                 "kind": offered[call.name].kind if call.name in offered else "read",
@@ -198,7 +200,11 @@ class ToolWork(RecordWork):
         started = self.deps.source.monotonic()
         try:
             async with span("tool.execution", {**about, "toolType": shown_kind(claim["kind"])}, self.deps.source.monotonic):
-                result = await self._ran(call, claim, edited)
+                with (
+                    tool_span(name=call["name"], call_id=call["id"], kind=claim["kind"], parent=self.traced()) as told,
+                    told.current(),
+                ):
+                    result = await self._ran(call, claim, edited)
         except ToolPreflightDeniedError as exc:
             return pushed(error=exc.reason, denied=True)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001  # as above
@@ -231,7 +237,7 @@ class ToolWork(RecordWork):
 
     def _retried(self, call: Mapping[str, Any], once: Any) -> Any:
         retry = self.deps.tool_transient_retry
-        if retry is None:
+        if not isinstance(retry, TransientRetry):
             return once()
 
         def on_retry(attempt: int, exc: BaseException) -> None:
@@ -245,13 +251,14 @@ class ToolWork(RecordWork):
         if ms is None:
             return await work
         task = asyncio.ensure_future(work)
-        task.add_done_callback(_looked_at)
+        task.add_done_callback(_is_over)
         try:
             done, _ = await asyncio.wait({task}, timeout=ms / 1000)
         except BaseException:
             task.cancel()
             raise
         if not done:
+            _LEFT_BEHIND.add(task)
             raise ToolTimeoutError(name, ms)
         return task.result()
 
@@ -310,6 +317,7 @@ def _message(exc: BaseException) -> str:
     return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
 
 
-def _looked_at(task: asyncio.Future[Any]) -> None:
+def _is_over(task: asyncio.Future[Any]) -> None:
+    _LEFT_BEHIND.discard(task)
     if not task.cancelled():
         task.exception()  # of a tool that was left running nobody asks any more

@@ -78,8 +78,10 @@ def test_a_tool_outside_the_personas_list_does_not_run(kind: Any) -> None:
     )
     turn(made, Hooks(decide=lambda call: pytest.fail("asked")), persona="poet")
 
-    assert ran == [] and row_of(made, "alpha").status == "failed"
-    assert contexts == ["poet"] and row_of(made, "beta").status == "executed"
+    assert ran == []
+    assert row_of(made, "alpha").status == "failed"
+    assert contexts == ["poet"]
+    assert row_of(made, "beta").status == "executed"
 
 
 @pytest.mark.case("agents:G07")
@@ -90,7 +92,8 @@ def test_messages_record_the_persona_that_there_was(named: str | None, recorded:
 
     assert [m.get("persona") for m in messages_of(made)] == [recorded, recorded]
     if recorded is None:
-        assert model.requests[0].system == "You help." and len(model.requests[0].tools) == 3
+        assert model.requests[0].system == "You help."
+        assert len(model.requests[0].tools) == 3
 
 
 def test_an_alias_names_the_persona_itself() -> None:

@@ -77,7 +77,8 @@ def test_answers_are_on_record_as_a_call_of_ask_and_told_to_the_model() -> None:
     }
     assert [f["output"] for f in journal.sink.frames("tool-output")] == [output]
     told = model.requests[0].messages[-1]
-    assert told["toolCalls"][0]["name"] == "ask" and told["toolResults"][0]["output"] == output
+    assert told["toolCalls"][0]["name"] == "ask"
+    assert told["toolResults"][0]["output"] == output
     stored = messages_of(made)[1]
     assert stored["toolResults"] == [{"id": "intake-run-1", "name": "ask", "output": output}]
 
@@ -260,7 +261,8 @@ def test_questions_that_cannot_be_asked_bother_nobody(questions: Any, text: str)
     turn(made, journal)
 
     row = row_of(made, "ask")
-    assert row.status == "failed" and f"{text}: " in row.error
+    assert row.status == "failed"
+    assert f"{text}: " in row.error
     assert [n for n in journal.names if "call-ask" in n] == ["persist:toolcall:call-ask", "persist:toolfail:call-ask"]
     assert not journal.sink.frames("elicitation")
     assert len(rows_of(made)) == 1

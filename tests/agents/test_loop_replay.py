@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +10,9 @@ import pytest
 
 from loomnb.agents import AnswersReply, Decision, NonDeterminismError
 from loomnb.agents.diagnostics import subscribe
-from loomnb.agents.failures import RunCancelledError, agent_failure_code
 from loomnb.agents.spi import OutputVerdict, Persona
+from tests.agents.doubles import Finder, Prices, Quota
 from tests.agents.looping import (
-    Hooks,
     Journal,
     Killed,
     Suspended,
@@ -22,15 +20,11 @@ from tests.agents.looping import (
     answering,
     deps,
     everything_of,
-    row_of,
-    rows_of,
     said,
     tool,
     turn,
     with_parallel,
 )
-from tests.agents.test_loop_basics import Finder, Prices, Quota
-from tests.helpers import plain_id
 
 
 class Pass:
@@ -61,9 +55,9 @@ def everything(**more: Any) -> Any:
         ]
         return steps[n - 1]
 
-    def look(input: Any, ctx: Any) -> Any:
-        ctx.emit_ui("Card", {"at": input["at"]}, version=2)
-        return {"seen": input["at"]}
+    def look(given: Any, ctx: Any) -> Any:
+        ctx.emit_ui("Card", {"at": given["at"]}, version=2)
+        return {"seen": given["at"]}
 
     return deps(
         more.pop("model", script),
@@ -92,18 +86,78 @@ def journal(**more: Any) -> Any:
     return with_parallel(runner)
 
 
-ORDER = """persona:resolve quota:check persist:user load:thread run:prompt-stages run:started-at persist:run:start retrieve
-pricing:list intake:ask tool:run-1:intake-run-1 intake:answers
-cancel:check:0 stream:step-start:0 process:input:0 llm:0 process:output:0 persist:usage:0 quota:bump:0 persist:assistant:0
-persist:retrieval:message-3 cancel:tools:0 persist:toolcall:call-look persist:toolcall:call-see tool:call-look tool:call-see
-persist:toolexec:call-look persist:toolexec:call-see stream:tool-outputs:0 stream:step-finish:0
-cancel:check:1 stream:step-start:1 process:input:1 llm:1 process:output:1 persist:usage:1 quota:bump:1 persist:assistant:1
-cancel:tools:1 persist:toolcall:call-send persist:toolcall:call-ask persist:toolcall:call-nothing tool:run-1:call-send
-tool:call-send persist:toolexec:call-send stream:elicitation:call-ask tool:run-1:call-ask persist:toolexec:call-ask
-tool:call-nothing persist:toolfail:call-nothing stream:tool-outputs:1 stream:step-finish:1
-cancel:check:2 stream:step-start:2 process:input:2 llm:2 process:output:2 persist:usage:2 quota:bump:2 structured:2:0
-persist:usage:structured:2:0 process:output:structured:2:0 followups:2 process:output:followups:2 persist:usage:followups:2
-persist:assistant:2 persist:structured:message-5 stream:step-finish:2 persist:title persist:run:end""".split()
+ORDER = [
+    "persona:resolve",
+    "quota:check",
+    "persist:user",
+    "load:thread",
+    "run:prompt-stages",
+    "run:started-at",
+    "persist:run:start",
+    "retrieve",
+    "pricing:list",
+    "intake:ask",
+    "tool:run-1:intake-run-1",
+    "intake:answers",
+    "cancel:check:0",
+    "stream:step-start:0",
+    "process:input:0",
+    "llm:0",
+    "process:output:0",
+    "persist:usage:0",
+    "quota:bump:0",
+    "persist:assistant:0",
+    "persist:retrieval:message-3",
+    "cancel:tools:0",
+    "persist:toolcall:call-look",
+    "persist:toolcall:call-see",
+    "tool:call-look",
+    "tool:call-see",
+    "persist:toolexec:call-look",
+    "persist:toolexec:call-see",
+    "stream:tool-outputs:0",
+    "stream:step-finish:0",
+    "cancel:check:1",
+    "stream:step-start:1",
+    "process:input:1",
+    "llm:1",
+    "process:output:1",
+    "persist:usage:1",
+    "quota:bump:1",
+    "persist:assistant:1",
+    "cancel:tools:1",
+    "persist:toolcall:call-send",
+    "persist:toolcall:call-ask",
+    "persist:toolcall:call-nothing",
+    "tool:run-1:call-send",
+    "tool:call-send",
+    "persist:toolexec:call-send",
+    "stream:elicitation:call-ask",
+    "tool:run-1:call-ask",
+    "persist:toolexec:call-ask",
+    "tool:call-nothing",
+    "persist:toolfail:call-nothing",
+    "stream:tool-outputs:1",
+    "stream:step-finish:1",
+    "cancel:check:2",
+    "stream:step-start:2",
+    "process:input:2",
+    "llm:2",
+    "process:output:2",
+    "persist:usage:2",
+    "quota:bump:2",
+    "structured:2:0",
+    "persist:usage:structured:2:0",
+    "process:output:structured:2:0",
+    "followups:2",
+    "process:output:followups:2",
+    "persist:usage:followups:2",
+    "persist:assistant:2",
+    "persist:structured:message-5",
+    "stream:step-finish:2",
+    "persist:title",
+    "persist:run:end",
+]
 
 
 def test_a_turn_with_every_part_takes_exactly_these_checkpoints() -> None:
@@ -156,7 +210,8 @@ def test_a_replay_elsewhere_calls_nobody_and_writes_nothing() -> None:
     replayed, told = told_while(lambda: turn(elsewhere, again, persona="p"))
 
     assert replayed == result
-    assert again.names == runner.names and again.made == []
+    assert again.names == runner.names
+    assert again.made == []
     assert again.sink.lines == lines
     assert everything_of(made) == before
     assert told == []
@@ -215,13 +270,17 @@ def test_gates_and_a_schema_take_their_positions() -> None:
     ]
     at = runner.names.index("process:output:1")
     rest = [name.rsplit(":message", 1)[0] for name in runner.names[at + 1 :]]
-    assert (
-        rest
-        == (
-            "persist:usage:1 structured:1:0 persist:usage:structured:1:0 process:output:structured:1:0 persist:assistant:1 "
-            "persist:structured stream:step-finish:1 persist:title persist:run:end"
-        ).split()
-    )
+    assert rest == [
+        "persist:usage:1",
+        "structured:1:0",
+        "persist:usage:structured:1:0",
+        "process:output:structured:1:0",
+        "persist:assistant:1",
+        "persist:structured",
+        "stream:step-finish:1",
+        "persist:title",
+        "persist:run:end",
+    ]
     elsewhere = deps(Throwing(), input_processors=[Pass()], output_processors=[Pass()], output_schema=dict[str, int])
     assert turn(elsewhere, runner.again()) == result
 
@@ -264,192 +323,6 @@ def test_nothing_is_written_to_the_stream_outside_a_checkpoint() -> None:
     turn(everything(), runner, persona="p")
 
     assert sum(inside) == len(runner.sink.lines)
-
-
-# -- concurrency ------------------------------------------------------------------------------------------
-
-
-def two_reads(**more: Any) -> Any:
-    return deps([said("", ("a", {}), ("b", {})), "Done."], *(more.pop("tools", None) or (tool("a"), tool("b"))), **more)
-
-
-def tool_positions(runner: Any) -> list[str]:
-    return [n for n in runner.names if "call-a" in n or "call-b" in n]
-
-
-CONCURRENT = [f"{what}:call-{name}" for what in ("persist:toolcall", "tool", "persist:toolexec") for name in "ab"]
-SEQUENTIAL = [f"{what}:call-{name}" for name in "ab" for what in ("persist:toolcall", "tool", "persist:toolexec")]
-
-
-@pytest.mark.case("agents:D02")
-def test_reads_side_by_side_are_claimed_run_and_stored_in_the_order_of_their_calls() -> None:
-    other = asyncio.Event()
-
-    async def slow(input: Any, ctx: Any) -> str:
-        await other.wait()
-        return "a"
-
-    async def quick(input: Any, ctx: Any) -> str:
-        other.set()
-        return "b"
-
-    marks: list[str] = []
-    runner = with_parallel(Journal(patched=lambda name: marks.append(name) or True))
-    made = two_reads(tools=(tool("a", slow), tool("b", quick)))
-    turn(made, runner)
-
-    assert tool_positions(runner) == CONCURRENT
-    assert marks.count("agent:parallel-tools") == 1
-    assert [(row.tool_name, row.output) for row in rows_of(made)] == [("a", "a"), ("b", "b")]
-
-
-@pytest.mark.case("agents:D03")
-def test_when_one_of_two_waits_nothing_is_stored_of_the_other_and_outputs_keep_their_calls() -> None:
-    first = with_parallel(Journal(suspends={"tool:call-b"}))
-    made = two_reads(tools=(tool("a", lambda i, c: "of a"), tool("b", lambda i, c: "of b")))
-    with pytest.raises(Suspended):
-        turn(made, first)
-    assert not [n for n in first.names if n.startswith("persist:toolexec")]
-
-    again = first.again()
-    turn(made, again)
-
-    assert tool_positions(again) == CONCURRENT
-    assert "tool:call-a" not in again.made
-    assert [(row.tool_name, row.output) for row in rows_of(made)] == [("a", "of a"), ("b", "of b")]
-
-
-@pytest.mark.case("agents:D04")
-def test_without_concurrency_calls_are_made_one_by_one_and_no_mark_is_asked_for() -> None:
-    marks: list[str] = []
-    runner = Journal(patched=lambda name: marks.append(name) or True)
-    turn(two_reads(), runner)
-
-    assert tool_positions(runner) == SEQUENTIAL
-    assert "agent:parallel-tools" not in marks
-
-
-def test_a_single_call_is_made_plainly() -> None:
-    marks: list[str] = []
-    runner = with_parallel(Journal(patched=lambda name: marks.append(name) or True))
-    turn(deps([[("look", {})], "Done."], tool("look")), runner)
-
-    assert "agent:parallel-tools" not in marks
-
-
-@pytest.mark.parametrize("other", ["action", "ask"], ids=plain_id)
-def test_a_step_with_anything_but_reads_is_claimed_first_and_run_one_by_one(other: str) -> None:
-    runner = answering(with_parallel(Journal()), AnswersReply(skipped=True))
-    calls = [("a", {}), ("b", {}) if other == "action" else ("ask", QUESTIONS)]
-    made = deps([said("", *calls), "Done."], tool("a"), tool("b", kind="action"), ask=True)
-    turn(made, runner)
-
-    names = [n for n in runner.names if "call-" in n]
-    assert [n.split(":call-")[0] for n in names[:4]] == ["persist:toolcall", "persist:toolcall", "tool", "persist:toolexec"]
-
-
-@pytest.mark.case("agents:D07")
-def test_a_run_that_was_recorded_one_by_one_goes_on_so_in_a_process_that_could_do_more() -> None:
-    first = Journal(patched=lambda name: name != "agent:parallel-tools", dies_at=ORDER_DIES)
-    made = two_reads()
-    with pytest.raises(Killed):
-        turn(made, first)
-    again = with_parallel(first.again())
-    turn(made, again)
-
-    assert tool_positions(again) == SEQUENTIAL
-
-
-ORDER_DIES = 11  # within the tool calls of the first step
-
-
-@pytest.mark.case("agents:D08")
-def test_when_one_of_two_fails_the_other_is_stored_as_it_is() -> None:
-    def boom(input: Any, ctx: Any) -> Any:
-        raise ValueError("no")
-
-    runner = with_parallel(Journal())
-    made = two_reads(tools=(tool("a", boom), tool("b")))
-
-    assert turn(made, runner).text == "Done."
-    assert tool_positions(runner)[-2:] == ["persist:toolfail:call-a", "persist:toolexec:call-b"]
-    assert (row_of(made, "a").status, row_of(made, "b").status) == ("failed", "executed")
-
-
-def test_a_call_that_a_person_stopped_does_not_run_beside_others_either() -> None:
-    ran: list[str] = []
-
-    def ran_as(name: str) -> Any:
-        return tool(name, lambda i, c: ran.append(name))
-
-    runner = with_parallel(Hooks(await_repeat=lambda call, count: "Do not." if call["name"] == "a" else "continue"))
-    turn(two_reads(tools=(ran_as("a"), ran_as("b")), repeat_guard=1), runner)
-
-    assert ran == ["b"]
-
-
-# -- cancellation -----------------------------------------------------------------------------------------
-
-
-def two_steps() -> Any:
-    return deps([[("look", {})], "Done."], tool("look"))
-
-
-@pytest.mark.case("agents:F07")
-def test_a_cancel_is_looked_for_at_two_places_of_a_step() -> None:
-    runner = Journal(cancelled=lambda: False)
-    turn(two_steps(), runner)
-
-    assert [n for n in runner.names if n.startswith("cancel:")] == ["cancel:check:0", "cancel:tools:0", "cancel:check:1"]
-
-
-@pytest.mark.case("agents:F04", "agents:F05")
-@pytest.mark.parametrize("nth", [1, 2, 3], ids=plain_id)
-def test_a_cancel_ends_the_turn_where_it_was_seen(nth: int) -> None:
-    looks: list[int] = []
-
-    def cancelled() -> bool:
-        looks.append(1)
-        return len(looks) == nth
-
-    runner = Journal(cancelled=cancelled)
-    made = two_steps()
-    with pytest.raises(RunCancelledError) as caught:
-        turn(made, runner)
-
-    assert agent_failure_code(caught.value) == "cancelled"
-    assert agent_failure_code(ValueError("x")) == "run_failed"
-    assert runner.names[-1] == ["cancel:check:0", "cancel:tools:0", "cancel:check:1"][nth - 1]
-    assert "persist:run:end" not in runner.names and "persist:title" not in runner.names
-    assert not runner.sink.ended
-    assert len(rows_of(made)) == (1 if nth == 3 else 0)
-
-
-@pytest.mark.case("agents:F06")
-def test_what_was_seen_then_counts_and_not_what_is_wanted_now() -> None:
-    runner = Journal(cancelled=lambda: False)
-    result = turn(two_steps(), runner)
-
-    assert turn(two_steps(), runner.again(cancelled=lambda: True)) == result
-
-
-@pytest.mark.case("agents:F08")
-@pytest.mark.parametrize("how", ["no hook", "not patched"], ids=plain_id)
-def test_without_the_hook_or_the_newer_shape_nothing_is_looked_for(how: str) -> None:
-    runner = Journal()
-    if how == "not patched":
-        runner.cancelled = lambda: True
-        runner.patched = lambda name: name != "agent:cancellation"
-    turn(two_steps(), runner)
-
-    assert not [n for n in runner.names if n.startswith("cancel:")]
-
-
-def test_without_a_cancel_hook_its_mark_is_not_asked_for() -> None:
-    marks: list[str] = []
-    turn(two_steps(), Journal(patched=lambda name: marks.append(name) or True))
-
-    assert marks == ["agent:selected-history", "agent:prompt-stages"]
 
 
 def test_journaled_values_are_plain_json() -> None:

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from loomnb.agents import Actor, AgentTurnInput, Decision, run_agent_loop
-from loomnb.agents.diagnostics import subscribe
+from loomnb.agents import Actor, Decision
 from loomnb.agents.retrying import TransientRetry
 from loomnb.agents.spi import OutputVerdict, Preflight, ToolSpec
 from loomnb.testing import ScriptedModel
-from tests.agents.looping import ANN, Hooks, Journal, Suspended, deps, messages_of, row_of, said, tool, turn
+from tests.agents.doubles import events_of
+from tests.agents.looping import Hooks, Journal, deps, messages_of, row_of, said, tool, turn
 from tests.helpers import plain_id
 
 
-def events_of(event: str, run: Any) -> list[dict[str, Any]]:
-    """What was told while something ran."""
-    told: list[dict[str, Any]] = []
-    end = subscribe(event, lambda envelope: told.append(dict(envelope["payload"])))
-    try:
-        run()
-    finally:
-        end()
-    return told
-
-
-def boom(input: Any, ctx: Any) -> Any:
+def boom(given: Any, ctx: Any) -> Any:
     raise ValueError("the disk is full")
 
 
@@ -39,7 +27,7 @@ FAILURES: dict[str, tuple[Any, str]] = {
     "hidden": (tool("look", describe=lambda scope: {"available": False}), "no tool 'look'"),
     "invalid input": (tool("look", input=dict[str, int]), "(root)"),
     "raises": (tool("look", boom), "the disk is full"),
-    "gives no JSON": (tool("look", lambda input, ctx: {"x": object()}), "output"),
+    "gives no JSON": (tool("look", lambda given, ctx: {"x": object()}), "output"),
 }
 
 
@@ -53,7 +41,9 @@ def test_a_failure_is_a_row_a_result_a_frame_and_an_event_and_the_model_goes_on(
     events = events_of("tool-call", lambda: turn(made, hooks))
 
     row = row_of(made, "look")
-    assert row.status == "failed" and text in row.error and row.output is None
+    assert row.status == "failed"
+    assert text in row.error
+    assert row.output is None
     result = messages_of(made)[1]["toolResults"]
     assert result == [{"id": "call-look", "name": "look", "output": None, "error": row.error}]
     assert hooks.sink.frames("tool-output-error", "tool-output") == [
@@ -98,14 +88,15 @@ def test_an_action_that_cannot_be_called_fails_and_asks_nobody(which: str) -> No
     assert hooks.waits == []
     assert not hooks.sink.frames("approval-requested", "approval-settled")
     row = row_of(made, "look")
-    assert row.status == "failed" and text in row.error
+    assert row.status == "failed"
+    assert text in row.error
     assert [n for n in hooks.names if "call-look" in n] == ["persist:toolcall:call-look", "persist:toolfail:call-look"]
 
 
 def test_a_tool_that_takes_too_long_fails_with_its_name_and_limit_and_is_left_running() -> None:
     ended: list[str] = []
 
-    async def main_tool(input: Any, ctx: Any) -> str:
+    async def main_tool(given: Any, ctx: Any) -> str:
         try:
             await asyncio.Event().wait()
         finally:
@@ -118,12 +109,13 @@ def test_a_tool_that_takes_too_long_fails_with_its_name_and_limit_and_is_left_ru
 
     turn(made)
 
-    assert "'slow'" in row_of(made, "slow").error and "1 ms" in row_of(made, "slow").error
+    assert "'slow'" in row_of(made, "slow").error
+    assert "1 ms" in row_of(made, "slow").error
     assert seen[1] == []  # still at work when the model was told
 
 
 def test_a_limit_of_its_own_goes_before_that_of_all() -> None:
-    async def slow(input: Any, ctx: Any) -> str:
+    async def slow(given: Any, ctx: Any) -> str:
         for _ in range(3):
             await asyncio.sleep(0)
         return "done"
@@ -142,7 +134,7 @@ class Deadlock(Exception):
 def test_a_transient_error_is_tried_again_without_what_the_first_try_showed() -> None:
     tries: list[int] = []
 
-    def flaky(input: Any, ctx: Any) -> str:
+    def flaky(given: Any, ctx: Any) -> str:
         tries.append(1)
         ctx.emit_ui("Card", {"try": len(tries)})
         if len(tries) == 1:
@@ -162,22 +154,23 @@ def test_a_transient_error_is_tried_again_without_what_the_first_try_showed() ->
 def test_retries_can_be_switched_off() -> None:
     tries: list[int] = []
 
-    def flaky(input: Any, ctx: Any) -> str:
+    def flaky(given: Any, ctx: Any) -> str:
         tries.append(1)
         raise Deadlock("deadlock found")
 
     made = deps([[("flaky", {})], "Bad."], tool("flaky", flaky), tool_transient_retry=None)
     turn(made)
 
-    assert len(tries) == 1 and row_of(made, "flaky").status == "failed"
+    assert len(tries) == 1
+    assert row_of(made, "flaky").status == "failed"
 
 
 def test_what_a_tool_does_to_its_input_changes_neither_the_next_try_nor_what_is_told() -> None:
     got: list[Any] = []
 
-    def spoil(input: Any, ctx: Any) -> str:
-        got.append(list(input["list"]))
-        input["list"].append("spoiled")
+    def spoil(given: Any, ctx: Any) -> str:
+        got.append(list(given["list"]))
+        given["list"].append("spoiled")
         if len(got) == 1:
             raise Deadlock("deadlock found")
         return "ok"
@@ -196,7 +189,7 @@ def test_a_tool_knows_its_call_and_a_key_that_stays_the_same() -> None:
     seen: list[Any] = []
     host = object()
 
-    def look(input: Any, ctx: Any) -> str:
+    def look(given: Any, ctx: Any) -> str:
         seen.append(ctx)
         return "ok"
 
@@ -288,156 +281,13 @@ def test_a_tool_that_hides_in_this_turn_is_not_offered_and_refused_by_name() -> 
     assert {(s.actor.id, s.thread_id, s.agent_name) for s in scopes} == {("ann", "t1", "helper")}
 
 
-def test_ids_that_the_thread_has_already_become_the_calls_own_everywhere() -> None:
-    async def script(request: Any, n: int) -> Any:
-        if n == 2:
-            return "Done."
-        for kind in ("tool-input-start", "tool-input-delta"):
-            extra = '"name":"look"' if kind == "tool-input-start" else '"delta":"{}"'
-            await request.sink.write(f'{{"kind":"{kind}","id":"call-look",{extra}}}\n')
-        return said("", ("look", {"n": n}))
-
-    hooks = Hooks()
-    model = ScriptedModel(script)
-    made = deps(model, tool("look", lambda input, ctx: input["n"]))
-
-    turn(made, hooks)
-
-    calls = [m["toolCalls"][0]["id"] for m in messages_of(made) if m.get("toolCalls")]
-    assert calls[0] == "call-look" and calls[1] != "call-look"
-    assert [f["id"] for f in hooks.sink.frames("tool-input-start")] == calls
-    assert [f["id"] for f in hooks.sink.frames("tool-input-delta")] == calls
-    assert [(f["id"], f["output"]) for f in hooks.sink.frames("tool-output")] == [(calls[0], 0), (calls[1], 1)]
-    told = [m for m in model.requests[2].messages if m["role"] == "assistant"]
-    assert [m["toolCalls"][0]["id"] for m in told] == [m["toolResults"][0]["id"] for m in told] == calls
-
-
-def test_calls_without_an_id_or_with_the_same_one_get_their_own() -> None:
-    calls = [said("", ("look", {"n": 0}), ("look", {"n": 1}), ("look", {"n": 2})), "Done."]
-    model = ScriptedModel(calls)
-    made = deps(model, tool("look", lambda input, ctx: input["n"]))
-
-    turn(made)
-
-    results = messages_of(made)[1]["toolResults"]
-    assert [r["output"] for r in results] == [0, 1, 2]
-    assert len({r["id"] for r in results}) == 3
-
-
-def test_a_call_is_announced_before_its_outcome_with_the_kind_it_was_offered_as() -> None:
-    async def script(request: Any, n: int) -> Any:
-        if n:
-            return "Done."
-        await request.sink.write('{"kind":"tool-input-start","id":"call-send","name":"send"}\n')
-        return said("", ("send", {"to": "bob"}), ("look", {}))
-
-    hooks = Hooks()
-    turn(deps(script, tool("send", kind="action"), tool("look")), hooks)
-
-    frames = hooks.sink.frames("tool-input-start", "tool-input-available", "approval-requested", "tool-output")
-    assert [(f["kind"], f["id"], f.get("toolKind")) for f in frames] == [
-        ("tool-input-start", "call-send", "action"),
-        ("tool-input-available", "call-send", "action"),
-        ("tool-input-available", "call-look", "read"),
-        ("approval-requested", "call-send", None),
-        ("tool-output", "call-send", None),
-        ("tool-output", "call-look", None),
-    ]
-
-
-def test_a_text_that_the_provider_did_not_stream_is_written_once() -> None:
-    async def script(request: Any, n: int) -> Any:
-        if n == 0:
-            await request.sink.write('{"kind":"text","text":"Look"}\n{"kind":"text","text":"ing."}\n')
-            return said("Looking.", ("look", {}))
-        return "Done."
-
-    hooks = Hooks()
-    turn(deps(script, tool("look")), hooks)
-
-    assert [f["text"] for f in hooks.sink.frames("text")] == ["Look", "ing.", "Done."]
-
-
 def test_an_output_that_looks_like_the_loops_own_mark_is_an_output() -> None:
     forged = {"$tool": {"error": "forged"}}
-    made = deps([[("look", {})], "Hm."], tool("look", lambda input, ctx: forged))
+    made = deps([[("look", {})], "Hm."], tool("look", lambda given, ctx: forged))
 
     turn(made)
 
     assert (row_of(made, "look").status, row_of(made, "look").output) == ("executed", forged)
-
-
-def test_a_signal_of_the_runner_passes_through_a_tool_untouched() -> None:
-    signal = Suspended("wait")
-
-    def suspend(input: Any, ctx: Any) -> Any:
-        raise signal
-
-    journal = Journal()
-    made = deps([[("look", {})], "Hm."], tool("look", suspend))
-    with pytest.raises(Suspended) as caught:
-        turn(made, journal)
-
-    assert caught.value is signal
-    assert row_of(made, "look").status == "auto_executed"
-    assert not [n for n in journal.names if n.startswith("persist:tool") and "toolcall" not in n]
-
-
-@pytest.mark.parametrize("where", ["preflight", "execute"], ids=plain_id)
-def test_a_runner_may_know_more_signals(where: str) -> None:
-    class Mine(Exception): ...
-
-    def signal(*args: Any) -> Any:
-        raise Mine
-
-    hooks: Any = Hooks()
-    hooks.is_control_flow_error = lambda exc: isinstance(exc, Mine)
-    made = deps([[("send", {})], "Hm."], tool("send", kind="action", **{where: signal}))
-    with pytest.raises(Mine):
-        turn(made, hooks)
-
-
-def test_a_divergence_passes_through_a_tool_untouched() -> None:
-    class NonDeterminismError(Exception): ...
-
-    def diverge(input: Any, ctx: Any) -> Any:
-        raise NonDeterminismError
-
-    with pytest.raises(NonDeterminismError):
-        turn(deps([[("look", {})], "Hm."], tool("look", diverge)))
-
-
-def test_a_tool_that_cancels_itself_has_failed_and_the_turn_goes_on() -> None:
-    async def cancel(input: Any, ctx: Any) -> Any:
-        raise asyncio.CancelledError
-
-    made = deps([[("look", {})], "Hm."], tool("look", cancel))
-
-    assert turn(made).text == "Hm."
-    assert row_of(made, "look").status == "failed"
-
-
-def test_a_cancel_of_the_turns_own_task_ends_it() -> None:
-    begun = threading.Event()
-
-    async def wait(input: Any, ctx: Any) -> Any:
-        begun.set()
-        await asyncio.Event().wait()
-
-    made = deps([[("look", {})], "Hm."], tool("look", wait))
-
-    async def main() -> None:
-        await made.store.create_thread(actor=ANN, id="t1")
-        given = AgentTurnInput(thread_id="t1", actor=ANN, user_text="Hello")
-        running = asyncio.ensure_future(run_agent_loop(made, given, Hooks()))
-        while not begun.is_set():
-            await asyncio.sleep(0)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(main())
-    assert row_of(made, "look").status == "auto_executed"
 
 
 @pytest.mark.case("agents:J06")
@@ -467,7 +317,7 @@ def test_a_model_run_elsewhere_is_judged_whole() -> None:
 
     class Mask:
         name = "mask"
-        incremental: Any = {"lookbackChars": 0}
+        incremental: ClassVar[Any] = {"lookbackChars": 0}
 
         def process(self, answer: Any, ctx: Any) -> Any:
             return OutputVerdict(action="replace", text="***")
@@ -477,3 +327,8 @@ def test_a_model_run_elsewhere_is_judged_whole() -> None:
 
     assert result.text == "***"
     assert [f["text"] for f in hooks.sink.frames("text")] == ["***"]
+
+
+def test_some_of_the_retries_settings_are_enough() -> None:
+    assert deps(["Hi."], tool_transient_retry={"attempts": 3}).tool_transient_retry == TransientRetry(attempts=3)
+    assert deps(["Hi."], tool_transient_retry=False).tool_transient_retry is None

@@ -14,7 +14,7 @@ from tests.agents.looping import Hooks, Journal, deps, messages_of, row_of, said
 
 
 def shows(component: str, props: Any, **more: Any) -> Any:
-    def execute(input: Any, ctx: Any) -> str:
+    def execute(given: Any, ctx: Any) -> str:
         ctx.emit_ui(component, props, **more)
         return "shown"
 
@@ -65,7 +65,7 @@ def test_a_tool_that_shows_nothing_journals_its_bare_output() -> None:
 
 
 def test_a_tool_that_failed_shows_nothing() -> None:
-    def execute(input: Any, ctx: Any) -> str:
+    def execute(given: Any, ctx: Any) -> str:
         ctx.emit_ui("Card", {})
         raise ValueError("no")
 
@@ -81,7 +81,8 @@ def test_a_component_that_the_client_draws_is_shown_with_its_text() -> None:
     result = turn(made, hooks, ui_capabilities=CALLOUTS)
 
     (shown,) = hooks.sink.frames("ui")
-    assert (shown["component"], shown["version"]) == ("Callout", 1) and "Mind the gap" in shown["fallbackText"]
+    assert (shown["component"], shown["version"]) == ("Callout", 1)
+    assert "Mind the gap" in shown["fallbackText"]
     assert result.text == "Done."
 
 
@@ -98,7 +99,8 @@ def test_what_the_client_does_not_draw_becomes_text_for_everybody() -> None:
 
     assert not hooks.sink.frames("ui")
     text = hooks.sink.frames("text")[1]["text"]
-    assert "Mind the gap" in text and text.endswith("\nA \\u0000 b")
+    assert "Mind the gap" in text
+    assert text.endswith("\nA \\u0000 b")
     assert [(m["role"], m["content"]) for m in messages_of(made)][1:3] == [("assistant", "See."), ("assistant", text)]
     assert [m["content"] for m in model.requests[1].messages] == ["Hello", "See.", text]
     assert result.text == f"Done.\n{text}"
@@ -109,7 +111,8 @@ def test_after_a_terminal_tool_the_text_is_appended_too() -> None:
     made.resolve_ui_catalog = lambda: CATALOG
     result = turn(made, ui_capabilities=NOTHING)
 
-    assert result.text.startswith("Bye.\n") and "Mind the gap" in result.text
+    assert result.text.startswith("Bye.\n")
+    assert "Mind the gap" in result.text
 
 
 def test_a_replay_shows_the_same_text_once() -> None:
@@ -120,7 +123,8 @@ def test_a_replay_shows_the_same_text_once() -> None:
     lines, messages = list(journal.sink.lines), messages_of(made)
 
     assert turn(made, journal.again(), ui_capabilities=NOTHING) == result
-    assert journal.sink.lines == lines and messages_of(made) == messages
+    assert journal.sink.lines == lines
+    assert messages_of(made) == messages
 
 
 @pytest.mark.parametrize(
