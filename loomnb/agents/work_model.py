@@ -127,8 +127,8 @@ class ModelWork(ToolWork):
     async def _traced_call(self, asked: Awaitable[TurnResult], purpose: str, step: int) -> TurnResult:
         """What a call of the model gives, with a span of its own."""
         model = self.given.model or self.deps.model_id
-        about = {"thread_id": self.given.thread_id, "step": step, "purpose": purpose}
-        with chat_span(model=model, parent=self.traced(), **about) as told, told.current():
+        span_of = chat_span(model=model, thread_id=self.given.thread_id, step=step, purpose=purpose, parent=self.traced())
+        with span_of as told, told.current():
             result = await asked
             told.set_result(result)
             return result

@@ -1,4 +1,4 @@
-"""The spans of a whole turn: a model call and a tool below the turn, none again on a replay, and a stop in mid-stream is quiet."""
+"""The spans of a whole turn: model calls and tools below it, none again on a replay; a stop in mid-stream is quiet."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     kept = memory.InMemorySpanExporter()
     provider = sdk.TracerProvider()
     provider.add_span_processor(export.SimpleSpanProcessor(kept))
-    monkeypatch.setattr(trace, "get_tracer", lambda name: provider.get_tracer(name))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
     return kept.get_finished_spans
 
 
 def test_a_turn_has_its_model_calls_and_tools_as_children(spans: Any) -> None:
-    turn(deps([[("add", {})], "Done."], tool("add", lambda input, ctx: 1)), Journal())
+    turn(deps([[("add", {})], "Done."], tool("add", lambda given, ctx: 1)), Journal())
 
     by_name = {span.name: span for span in spans()}
     above = by_name["invoke_agent default"]
@@ -39,7 +39,7 @@ def test_a_turn_has_its_model_calls_and_tools_as_children(spans: Any) -> None:
 
 def test_a_replay_makes_no_span(spans: Any) -> None:
     journal = Journal()
-    configured = deps([[("add", {})], "Done."], tool("add", lambda input, ctx: 1))
+    configured = deps([[("add", {})], "Done."], tool("add", lambda given, ctx: 1))
     turn(configured, journal)
     before = len(spans())
 
