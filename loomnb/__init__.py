@@ -26,7 +26,7 @@ _DOCUMENTS = (
 )
 _RUNTIME = (
     "Event Failure HistoryEntry ModelProvider ModelTool Progress Restored Run RunContext RunEvent RunView SinkWriter Status "
-    "ToolRequest TransitionInput TurnRequest TurnResult WorkflowState use_models"
+    "ToolRequest TransitionInput TurnRequest TurnResult WorkflowState"
 )
 _TOOLS = (
     "BaseTool Callback FunctionTool QueueResult ServerTool ToolCallOptions ToolEnvelope ToolInterception ToolOptions ToolResult "
@@ -74,7 +74,7 @@ _AGENTS = (
 _STUDIO = (
     "Agent AgentResult AgentRun App Artifact AskRun Chat Loom Pending PendingAsk Threads WorkflowRunner answers artifact "
     "ask_questions cancel_all_runs close confirm define events flow flows graph pending restore run runs set_model_prices "
-    "snapshot sql start studio_app"
+    "snapshot sql start studio_app use_models"
 )
 
 _WHERE: dict[str, tuple[str, str]] = {

@@ -270,9 +270,9 @@ from loomnb.ready import SequenceWorkflow as SequenceWorkflow
 from loomnb.ready import StatelessRunResult as StatelessRunResult
 from loomnb.ready import SyncRunResult as SyncRunResult
 from loomnb.ready import WorkflowArgs as WorkflowArgs
+from loomnb.ready import WorkflowRunResult as WorkflowRunResult
 from loomnb.ready import WorkflowRunnerOptions as WorkflowRunnerOptions
 from loomnb.ready import WorkflowRunnerSyncOptions as WorkflowRunnerSyncOptions
-from loomnb.ready import WorkflowRunResult as WorkflowRunResult
 from loomnb.ready import llm_provider as llm_provider
 from loomnb.ready import register_llm_provider as register_llm_provider
 from loomnb.runtime import Event as Event
@@ -293,7 +293,6 @@ from loomnb.runtime import TransitionInput as TransitionInput
 from loomnb.runtime import TurnRequest as TurnRequest
 from loomnb.runtime import TurnResult as TurnResult
 from loomnb.runtime import WorkflowState as WorkflowState
-from loomnb.runtime import use_models as use_models
 from loomnb.store import Relation as Relation
 from loomnb.store import StoreWarning as StoreWarning
 from loomnb.studio import Agent as Agent
@@ -329,6 +328,7 @@ from loomnb.studio import snapshot as snapshot
 from loomnb.studio import sql as sql
 from loomnb.studio import start as start
 from loomnb.studio import studio_app as studio_app
+from loomnb.studio import use_models as use_models
 from loomnb.tools import BaseTool as BaseTool
 from loomnb.tools import Callback as Callback
 from loomnb.tools import FunctionTool as FunctionTool
@@ -361,9 +361,6 @@ __version__: str
 
 __all__ = [
     "ABSENT",
-    "DEFAULT_STRUCTURED_OUTPUT_INSTRUCTION",
-    "STAGE_END",
-    "WORKFLOW_END",
     "AbortSignal",
     "Actor",
     "Agent",
@@ -431,6 +428,7 @@ __all__ = [
     "Conflict",
     "ControlFlowSignal",
     "Cursor",
+    "DEFAULT_STRUCTURED_OUTPUT_INSTRUCTION",
     "Decision",
     "DefaultApprovalPolicy",
     "DefaultRolesPolicy",
@@ -549,6 +547,7 @@ __all__ = [
     "RunOptions",
     "RunResult",
     "RunView",
+    "STAGE_END",
     "SavedAction",
     "SchemaValidationError",
     "SequenceResult",
@@ -619,6 +618,7 @@ __all__ = [
     "Unavailable",
     "UsageRow",
     "VendorModel",
+    "WORKFLOW_END",
     "WidgetRef",
     "WorkflowArgs",
     "WorkflowEnd",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
 
 from loomnb.agents.deps import LoopDeps
 from loomnb.agents.effects import AskAnswers, AskApproval, AskRepeat, Checkpoint, Direct, Effect, Parallel, Patched
 from loomnb.agents.elicitation import check_intake
 from loomnb.agents.failures import RepeatedCallError
-from loomnb.agents.spi import AgentTurnInput, AgentTurnResult, AnswersReply, LoopHooks, optional, settled
+from loomnb.agents.spi import AgentTurnInput, AgentTurnResult, AnswersReply, Decision, LoopHooks, optional, settled
 from loomnb.agents.turn import Shape, turn
 from loomnb.agents.ui_collector import UiCollector
 from loomnb.agents.work import TurnWork
 from loomnb.errors import Bug
+from loomnb.present import check_ui_capabilities
 
 __all__ = ["run_agent_loop"]
 
@@ -30,16 +33,20 @@ async def run_agent_loop(deps: LoopDeps, given: AgentTurnInput, hooks: LoopHooks
         The last step's text, and with an output schema the value. `stopped_by` says why it ended before the model was done.
 
     Raises:
-        QuotaExceededError: quota or budget are used up. Nothing of the turn is stored when the quota was.
+        QuotaExceededError: the quota is used up. Nothing of the turn is stored.
+        BudgetExceededError: the run has used what it may; looked at before each call of the model.
         RunCancelledError: a cancel was observed; nothing is put on record of the end: that is the runner's duty.
         OutputRejectedError: an output processor refused what the model said.
         ProcessorFailedError: a processor raised.
         StructuredOutputError: the output did not fit its schema, repairs included.
+        InvalidRequest: the client says what it draws in a way that cannot be; or there is nothing to answer anew.
         RepeatedCallError: the model asks for the same again and again, and nobody can be asked about it.
-        Exception: whatever the model, the store or the runner itself raised, unchanged. A tool's failure is none of these: it is a
-            result, and the model goes on with it.
+        Exception: whatever the model, the store or the runner itself raised, unchanged. A tool's failure is none of these: it
+            is a result, and the model goes on with it.
     """
-    deps.intake = check_intake(deps.intake)
+    check_ui_capabilities(given.ui_capabilities)
+    # Of its own: the prices of a run are not those of the next, and two runs may share what they were given.
+    deps = replace(deps, intake=check_intake(deps.intake), prices=())
     work = TurnWork(deps, given, hooks)
     driver = _Driver(work, hooks)
     shape = Shape(
@@ -51,12 +58,7 @@ async def run_agent_loop(deps: LoopDeps, given: AgentTurnInput, hooks: LoopHooks
     try:
         effect: Effect = next(flow)
         while True:
-            try:
-                value = await driver.perform(effect)
-            except Exception as exc:  # noqa: BLE001  # the turn decides what an error means: most pass through it
-                effect = flow.throw(exc)
-            else:
-                effect = flow.send(value)
+            effect = flow.send(await driver.perform(effect))
     except StopIteration as end:
         result: AgentTurnResult = end.value
         return result
@@ -105,16 +107,19 @@ class _Driver:
 
     async def _parallel(self, checkpoints: Sequence[Checkpoint]) -> Any:
         together = optional(self._hooks, "parallel")
-        tasks: list[Callable[[], Any]] = [lambda one=one: self._checkpoint(one) for one in checkpoints]
+        tasks: list[Callable[[], Any]] = [partial(self._checkpoint, one) for one in checkpoints]
         if together is not None:
             return await settled(together(tasks))
         raise Bug("Calls were to run side by side, and the runner cannot do that.")
 
     async def _answers(self, request: Any) -> AnswersReply:
         ask = optional(self._hooks, "await_answers")
-        call = {"id": request["id"], "name": "ask", "input": {"questions": request["questions"]}, "kind": "ask"}
+        call: dict[str, Any] = {"id": request["id"], "name": "ask", "input": {"questions": request["questions"]}, "kind": "ask"}
         ctx = self._work.context(call, UiCollector(call["id"]))
         if ask is not None:
-            return await settled(ask(request, ctx))
-        decision = await settled(self._hooks.await_approval(call, ctx, timeout_ms=None))
-        return AnswersReply(skipped=not decision.approved, answered_by=decision.decided_by, answered_via=decision.via)
+            reply = await settled(ask(request, ctx))
+        else:
+            reply = await settled(self._hooks.await_approval(call, ctx, timeout_ms=None))
+        if isinstance(reply, Decision):  # a bare yes takes the defaults, a no skips
+            reply = AnswersReply(skipped=not reply.approved, answered_by=reply.decided_by, answered_via=reply.via)
+        return cast("AnswersReply", reply)

@@ -33,7 +33,8 @@ class ApprovalRules:
     """A rule for each tool, by its exact name; actions without one are asked about.
 
     Args:
-        rules: tool → `"ask"` (or True), `"auto"` (or False), or a whole ApprovalRequirement; or a function of the tool that gives one.
+        rules: tool → `"ask"` (or True), `"auto"` (or False), or a whole ApprovalRequirement; or a function of the tool that
+            gives one.
         ttl_ms: how long a question stands; None: for ever.
 
     Raises:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
 from loomnb.agents.deps import LoopDeps
+from loomnb.agents.diagnostics import publish
 from loomnb.agents.frames import DiscardWriter, FrameReader, decode_stream_event, frame, frame_lines
 from loomnb.agents.spi import AgentTurnInput, ChatMessage, LoopHooks, ProcessorContext, ToolScope, optional, settled
-from loomnb.jsonvalue import freeze, thaw
+from loomnb.jsonvalue import dumps, freeze, thaw
 from loomnb.runtime import SinkWriter
 
-__all__ = ["WorkBase", "for_model", "jsonable", "outcome_of", "pushed"]
+__all__ = ["Announcing", "WorkBase", "for_model", "hash_of", "is_marked", "jsonable", "outcome_of", "pushed", "shown_kind"]
 
 _TOOL = "$tool"
 """Marks a journaled tool result that is more than its bare output: pushed components, or a failure."""
@@ -41,52 +43,125 @@ def pushed(**outcome: Any) -> dict[str, Any]:
     return {_TOOL: outcome}
 
 
+def is_marked(journaled: Any) -> bool:
+    """Whether it is what `pushed` gives, or looks like it."""
+    return isinstance(journaled, dict) and set(cast("dict[str, Any]", journaled)) == {_TOOL}
+
+
 def outcome_of(journaled: Any) -> dict[str, Any]:
-    """`{"output", "ui"?}` or `{"error", "denied"?, "interrupted"?}` of what a tool's checkpoint recorded."""
-    if isinstance(journaled, dict) and set(journaled) == {_TOOL}:
+    """`{"output", "ui"?, "text"?}` or `{"error", "denied"?, "interrupted"?}` of what a tool's checkpoint recorded."""
+    if is_marked(journaled):
         return dict(journaled[_TOOL])
     return {"output": journaled}
 
 
 _TOLD = ("role", "content", "toolCalls", "toolResults", "attachments", "native")
+_ASKED = ("id", "name", "input")
+_EDITED = "A person changed the arguments of this call before it ran; what came of it is of theirs."
 
 
 def for_model(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message without what is the store's business. Edited arguments are told with the result they led to."""
     out = {name: message[name] for name in _TOLD if message.get(name) is not None}
-    results = out.get("toolResults")
-    if results and any("editedInput" in result for result in results):
-        out["toolResults"] = [_edited(result) for result in results]
+    if out.get("toolCalls"):
+        out["toolCalls"] = [{name: call.get(name) for name in _ASKED} for call in out["toolCalls"]]
+    if out.get("toolResults"):
+        out["toolResults"] = [_edited(result) for result in out["toolResults"]]
     return out
 
 
 def _edited(result: Mapping[str, Any]) -> dict[str, Any]:
-    if "editedInput" not in result:
-        return dict(result)
     kept = {name: value for name, value in result.items() if name != "editedInput"}
-    note = "A person changed the arguments before it ran; the result is of these."
-    return {**kept, "output": {"note": note, "input": result["editedInput"], "output": result.get("output")}}
+    if "editedInput" not in result:
+        return kept
+    if kept.get("error") is not None:
+        return {**kept, "error": f"{_EDITED} Theirs: {dumps(result['editedInput'])}\n{kept['error']}"}
+    return {**kept, "output": {"note": _EDITED, "input": result["editedInput"], "output": result.get("output")}}
 
 
-class Watching(FrameReader):
-    """Reads along what a provider writes, so that the loop adds only what is missing."""
+class Announcing(FrameReader):
+    """Reads along what a provider writes of its turn, puts right what it cannot know of calls, and notes what is missing.
 
-    def __init__(self, inner: SinkWriter, monotonic: Callable[[], float]) -> None:
+    A provider knows neither the kind of a tool nor the ids that the thread has already: a call whose id is taken gets one of its
+    own, in its frames and in the turn's result (`id_of`).
+
+    Args:
+        inner: what it writes to.
+        monotonic: the clock, in seconds.
+        kinds: tool → its kind, as offered.
+        taken: the ids that are used up; those of this turn are added.
+        own: n → an id that nobody else has.
+    """
+
+    def __init__(
+        self,
+        inner: SinkWriter,
+        monotonic: Callable[[], float],
+        kinds: Mapping[str, str],
+        taken: set[str],
+        own: Callable[[int], str],
+    ) -> None:
         super().__init__(inner, monotonic)
+        self._kinds = kinds
+        self._taken = taken
+        self._own = own
+        self._given: dict[str, list[str]] = {}
+        """The provider's id → the ids of the calls that have it, in their order."""
+        self._told: dict[str, int] = {}
+        self._made = 0
         self.announced: set[str] = set()
         """Calls whose input a reader has seen whole."""
         self.wrote_text = False
 
     async def write(self, line: str) -> None:
-        """Hand it on, and note what it says."""
+        """Hand it on, put right, and note what it says."""
         for one in frame_lines(line):
-            if '"text"' in one:
-                self.wrote_text = self.wrote_text or (decode_stream_event(one) or {}).get("kind") == "text"
-            if "tool-input-available" in one:
-                event = decode_stream_event(one) or {}
-                if event.get("kind") == "tool-input-available":
-                    self.announced.add(str(event.get("id")))
+            event = decode_stream_event(one)
+            kind = event["kind"] if event is not None else ""
+            if event is not None and kind.startswith("tool-input-") and isinstance(event.get("id"), str):
+                await super().write(self._put_right(event))
+            else:
+                self.wrote_text = self.wrote_text or kind == "text"
+                await super().write(one)
+
+    async def write_own(self, line: str) -> None:
+        """Hand on a frame of ours, as it is."""
         await super().write(line)
+
+    def _put_right(self, event: dict[str, Any]) -> str:
+        call_id: str = event["id"]
+        given = self._given.get(call_id, [])
+        is_another = event["kind"] == "tool-input-start" or (
+            event["kind"] == "tool-input-available" and bool(given) and given[-1] in self.announced
+        )
+        event["id"] = self._begin(call_id) if is_another or not given else given[-1]
+        if event["kind"] != "tool-input-delta":
+            event["toolKind"] = shown_kind(self._kinds.get(str(event.get("name")), "read"))
+        if event["kind"] == "tool-input-available":
+            self.announced.add(event["id"])
+        return json.dumps(event, separators=(",", ":"))
+
+    def _begin(self, call_id: str) -> str:
+        """The id of a call that nobody has heard of so far."""
+        mine = call_id
+        if not mine or mine in self._taken:
+            mine = self._own(self._made)
+            self._made += 1
+        self._taken.add(mine)
+        self._given.setdefault(call_id, []).append(mine)
+        return mine
+
+    def id_of(self, call_id: str) -> str:
+        """The id of the next call in the turn's result that the provider gives this one (it may be empty): that of its frames."""
+        nth = self._told.get(call_id, 0)
+        self._told[call_id] = nth + 1
+        given = self._given.get(call_id, [])
+        return given[nth] if nth < len(given) else self._begin(call_id)
+
+
+def shown_kind(kind: str) -> str:
+    """`read` or `action`: what streams and rows know of kinds."""
+    return "action" if kind in ("action", "ask") else "read"
 
 
 class WorkBase:
@@ -113,6 +188,10 @@ class WorkBase:
         """End the run's stream."""
         await self.writer.end()
 
+    async def adopt(self, persona: Mapping[str, Any] | None) -> None:
+        """Take on a persona, as it was resolved when the turn began."""
+        self.persona = persona
+
     async def keep(self, value: Any) -> Any:
         """A decision, kept as it was made."""
         return value
@@ -120,6 +199,17 @@ class WorkBase:
     async def frame(self, fields: Mapping[str, Any]) -> None:
         """Write a frame."""
         await self.writer.write(frame(**fields))
+
+    def who(self) -> dict[str, Any]:
+        """Which run of which thread, for those who watch."""
+        return {"runId": self.run_id, "threadId": self.given.thread_id}
+
+    async def say(self, message: ChatMessage) -> str:
+        """Store a message of this run."""
+        message = dataclasses.replace(message, run_id=self.run_id, persona=self.persona["id"] if self.persona else None)
+        message_id = await self.deps.store.append_message(self.given.thread_id, message)
+        publish("message", {**self.who(), "role": message.role, "textLength": len(message.content)}, self.run_id)
+        return message_id
 
     def processor_context(self, step: int) -> ProcessorContext:
         """Where a processor works."""

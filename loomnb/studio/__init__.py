@@ -27,6 +27,7 @@ from loomnb.studio.process import (
     sql,
     start,
     studio_app,
+    use_models,
 )
 from loomnb.studio.session import Loom
 from loomnb.studio.shown import Artifact, AskRun, Pending, PendingAsk
@@ -66,4 +67,5 @@ __all__ = [
     "sql",
     "start",
     "studio_app",
+    "use_models",
 ]

@@ -9,13 +9,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from loomnb.agents import ModelPrice
+from loomnb.agents import ModelPrice, model_of_name
 from loomnb.blueprints import Blueprint, FlowRun, WorkflowModule, blueprint_of, known_blueprint
 from loomnb.errors import Conflict, LoomError
 from loomnb.ids import SYSTEM, Source
 from loomnb.present import Graph
 from loomnb.ready import Runner
 from loomnb.runtime import REGISTRY, ModelProvider, Restored, Run, RunEvent, definition_graph
+from loomnb.runtime import use_models as use_process_models
 from loomnb.store import MEMORY, Relation
 from loomnb.studio.face import notebook_face
 from loomnb.studio.held import Held
@@ -56,6 +57,7 @@ __all__ = [
     "sql",
     "start",
     "studio_app",
+    "use_models",
 ]
 
 DEFAULT_PATH = "loom.duckdb"
@@ -207,7 +209,7 @@ def flow(
     labels: Sequence[str] = (),
     title: str | None = None,
     project: str | os.PathLike[str] | None = None,
-    models: Mapping[str, ModelProvider] | ModelProvider | None = None,
+    models: Mapping[str, ModelProvider | str] | ModelProvider | str | None = None,
     **options: Any,
 ) -> FlowRun:
     """Start a blueprint in the default store: see `Loom.flow`."""
@@ -298,6 +300,31 @@ def answers(mapping: Mapping[str, Any] | None) -> None:
 def sql(sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
     """Run one read-only query over the default store: see `Loom.sql`."""
     return default().sql(sql, params)
+
+
+def use_models(
+    default: ModelProvider | str | None = None,
+    *,
+    reasoning: ModelProvider | str | None = None,
+    coding: ModelProvider | str | None = None,
+    review: ModelProvider | str | None = None,
+) -> None:
+    """Say which models play the agents of blueprints and the `llm_…` tools of this process, where nothing else is said. Replaces
+    what was said before.
+
+    Args:
+        default: for the roles that have none of their own; an object with `run_turn`, or what names a model, as `loom.Agent`
+            takes it (`"anthropic:…"`, an address).
+        reasoning: for this role.
+        coding: for this role.
+        review: for this role.
+
+    Raises:
+        InvalidRequest: a text names no model.
+    """
+    given = {"reasoning": reasoning, "coding": coding, "review": review}
+    named = {role: model_of_name(one) if isinstance(one, str) else one for role, one in given.items()}
+    use_process_models(model_of_name(default) if isinstance(default, str) else default, **named)
 
 
 def set_model_prices(prices: Mapping[str, tuple[float, float]] | Sequence[ModelPrice]) -> None:

@@ -18,6 +18,7 @@ from loomnb.agents import (
     SqlGovernance,
     agent_store_of,
     canceled_rows,
+    model_of_name,
     seed_model_prices,
 )
 from loomnb.asks import NOTHING, Ask, Script, check_confirmation, check_questions, read_answers
@@ -68,7 +69,7 @@ from loomnb.workflows import (
     definition_of,
 )
 
-__all__ = ["Durability", "Loom", "known_text"]
+__all__ = ["Durability", "Loom", "known_text", "named_models"]
 
 Durability = Literal["sync", "pipelined"]
 
@@ -200,7 +201,7 @@ class Loom:
         labels: Sequence[str] = (),
         title: str | None = None,
         project: str | os.PathLike[str] | None = None,
-        models: Mapping[str, ModelProvider] | ModelProvider | None = None,
+        models: Mapping[str, ModelProvider | str] | ModelProvider | str | None = None,
         source: Literal["cli", "studio", "agent_ide"] = "cli",
         step_limit: int | None = None,
         loop: Literal["thread", "kernel"] = "thread",
@@ -217,8 +218,8 @@ class Loom:
             labels: free words to find it by.
             title: what people read above it; default: the blueprint's with the beginning of the intent.
             project: the folder its steps may read, write and run programs in; without one they have no `access.project`.
-            models: the models of its agent steps: one for all, or by role (`reasoning`, `coding`, `review`, `default`). They are
-                not stored: after a restart those of `loom.use_models(…)` play.
+            models: the models of its agent steps: one for all, or by role (`reasoning`, `coding`, `review`, `default`); an object
+                with `run_turn`, or what names a model, as `loom.Agent` takes it (`"anthropic:…"`, an address). They are not stored: after a restart those of `loom.use_models(…)` play.
             source: who starts it, as its view tells.
             step_limit: steps it may make without coming to rest.
             loop: `kernel` moves it on the notebook's own loop, for async clients that were made in a cell.
@@ -237,7 +238,7 @@ class Loom:
             check_intent(intent)
         definition = known_blueprint(blueprint)
         check_intent(intent)
-        given = check_models(definition, models)
+        given = check_models(definition, named_models(models))
         config: dict[str, Any] = {"source": check_source(source)}
         config |= {"project": check_project(project, self.path)} if project is not None else {}
         config |= {"exclusive": True} if definition.exclusive else {}
@@ -550,6 +551,19 @@ class Loom:
             Held.stores.pop(self.path, None)
             if Held.default is self:
                 Held.default = next(reversed(Held.stores.values()), None) if Held.stores else None
+
+
+def named_models(
+    models: Mapping[str, ModelProvider | str] | ModelProvider | str | None,
+) -> Mapping[str, ModelProvider] | ModelProvider | None:
+    """Models, where some may be given by what names them.
+
+    Raises:
+        InvalidRequest: a text names no model.
+    """
+    if isinstance(models, Mapping):
+        return {role: model_of_name(one) if isinstance(one, str) else one for role, one in models.items()}
+    return model_of_name(models) if isinstance(models, str) else models
 
 
 def _check_durability(durability: str) -> None:

@@ -4,7 +4,7 @@ For tests of what stands on a model: the vendor's own library talks to it over a
 limits and broken answers are the real thing. No model is behind it.
 
     with ProtocolServer(["Hello.", Reply(status=429, headers={"retry-after": "1"})]) as server:
-        model = VendorModel("anthropic:claude-sonnet-4-5", api_key="test", base_url=server.root)
+        model = VendorModel("anthropic:claude-opus-5-5", api_key="test", base_url=server.root)
 """
 
 from __future__ import annotations
@@ -56,17 +56,23 @@ class ProtocolServer:
         replies: the answers in order, a text for `Reply(text=…)`; or a function of the request. When there are no more, it
             answers with 500, and `unexpected` counts that.
         models: the names that `GET …/models` lists.
+        listing: what it answers there instead.
 
     Attributes:
         requests: the POSTs it was sent, in order.
+        arrived: set when the first request came.
         gone: set when a client left while it was being answered.
         unexpected: how many requests came after the last reply.
     """
 
-    def __init__(self, replies: Replies = (), *, models: Sequence[str] = ("scripted-model",)) -> None:
+    def __init__(
+        self, replies: Replies = (), *, models: Sequence[str] = ("scripted-model",), listing: Reply | None = None
+    ) -> None:
         self._replies = replies
         self.models = tuple(models)
+        self.listing = listing
         self.requests: list[ReceivedRequest] = []
+        self.arrived = threading.Event()
         self.gone = threading.Event()
         self.unexpected = 0
         self._guard = threading.Lock()
@@ -110,6 +116,7 @@ class ProtocolServer:
         with self._guard:
             self.requests.append(request)
             number = len(self.requests) - 1
+        self.arrived.set()
         if callable(self._replies):
             said: Reply | str = self._replies(request)
         elif number < len(self._replies):
@@ -145,9 +152,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: a request's headers carry a key."""
 
     def do_GET(self) -> None:  # the library's name
-        """The list of models; readiness, as llama.cpp's server tells it."""
-        if self.path.endswith("/health"):
-            self._whole(200, json.dumps({"status": "ok"}))
+        """The list of models."""
+        if (told := self.server_of.listing) is not None:
+            body = told.body if told.body is not None else json.dumps(body_of("chat", told, ""))
+            self._whole(told.status, body, headers=told.headers)
             return
         models = [{"id": name, "object": "model", "created": 1, "owned_by": "nobody"} for name in self.server_of.models]
         self._whole(200, json.dumps({"object": "list", "data": models}))

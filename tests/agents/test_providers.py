@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from loomnb.agents.providers import ModelError, ModelStreamCut, TurnCanceled, VendorModel, model_of_name
+from loomnb.agents.providers import ModelError, ModelKeyMissing, ModelStreamCut, TurnCanceled, VendorModel, model_of_name
+from loomnb.agents.providers.outputs import output_for
 from loomnb.errors import InvalidRequest
 from loomnb.runtime import AbortSignal, ModelTool, TurnRequest
 from loomnb.testing import ProtocolServer, Reply, ScriptedModel
@@ -96,7 +97,6 @@ def test_usage_that_is_not_told_is_left_out(kind: str, stream: bool) -> None:
     assert result.usage == {}
 
 
-@pytest.mark.case("agents:A07")
 @both_ways
 def test_a_cost_is_told_where_the_service_tells_one(stream: bool) -> None:
     with ProtocolServer([Reply(text="x", cost=0.25), Reply(text="x")]) as server:
@@ -320,7 +320,11 @@ def test_a_failed_tool_is_told_as_an_error() -> None:
 @each_kind
 def test_a_call_without_a_result_gets_one_that_says_so(kind: str) -> None:
     call = {"id": "c1", "name": "add", "input": {"a": 1}}
-    messages = [{"role": "user", "content": "1?"}, {"role": "assistant", "toolCalls": [call]}, {"role": "user", "content": "Well?"}]
+    messages = [
+        {"role": "user", "content": "1?"},
+        {"role": "assistant", "toolCalls": [call]},
+        {"role": "user", "content": "Well?"},
+    ]
     with ProtocolServer(["x"]) as server:
         asked(model_for(kind, server), messages=messages, tools=(ADD,))
 
@@ -420,6 +424,18 @@ def test_a_tool_whose_schema_is_no_object_is_told_as_one() -> None:
         asked(model_for("chat", server), tools=(ModelTool(name="any", description="", input_schema={}),))
 
     assert server.requests[0].body["tools"][0]["function"]["parameters"]["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    ("tools", "settings", "is_marked"),
+    [((ADD,), {}, True), ((), {}, False), ((ADD,), {"cache": False}, False)],
+    ids=["with tools", "without", "turned off"],
+)
+def test_a_prompt_that_is_read_again_is_marked_for_the_cache(tools: Any, settings: dict[str, Any], is_marked: bool) -> None:
+    with ProtocolServer(["x"]) as server:
+        asked(model_for("messages", server, settings=settings), tools=tools)
+
+    assert ("cache_control" in json.dumps(server.requests[0].body)) is is_marked
 
 
 @each_kind
@@ -523,8 +539,7 @@ def test_an_abort_ends_the_wait_for_an_answer_in_one_piece() -> None:
         signal = AbortSignal()
         told = TurnRequest(system="", messages=[{"role": "user", "content": "?"}], signal=signal)
         task = asyncio.create_task(model_for("chat", server).run_turn(told))
-        while not server.requests:
-            await asyncio.sleep(0)
+        assert await asyncio.to_thread(server.arrived.wait, PATIENCE)
         signal.abort(InvalidRequest("Enough."))
         with pytest.raises(TurnCanceled):
             await asyncio.wait_for(task, PATIENCE)
@@ -547,8 +562,7 @@ def test_a_canceled_task_takes_its_turn_with_it() -> None:
     async def story(server: ProtocolServer) -> None:
         told = TurnRequest(system="", messages=[{"role": "user", "content": "?"}])
         task = asyncio.create_task(model_for("messages", server, stream=True).run_turn(told))
-        while not server.requests:
-            await asyncio.sleep(0)
+        assert await asyncio.to_thread(server.arrived.wait, PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await task
@@ -587,6 +601,26 @@ def test_an_error_in_the_middle_of_a_stream_is_not_asked_for_again(kind: str) ->
             asked(model, sink=Sink())
 
     assert len(server.requests) == 1
+
+
+def test_another_vendor_may_be_named_and_gets_none_of_this_ones_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with ProtocolServer(["x"]) as server:
+        model = model_for("messages", server)
+        with pytest.raises(ModelKeyMissing):
+            asked(model, model="openai:gpt-6-astra")
+
+    assert server.requests == []
+
+
+def test_a_vendor_with_a_protocol_of_its_own_fails_in_our_words() -> None:
+    pytest.importorskip("google.genai")
+    with ProtocolServer(["x"]) as server:
+        model = VendorModel("google:gemini-4-argon", api_key=KEY, base_url=server.root)
+        with pytest.raises(ModelError) as caught:
+            asked(model)
+
+    assert (caught.value.code, caught.value.status, len(server.requests)) == ("LLM_REQUEST_FAILED", 404, 1)
 
 
 # -- the object ----------------------------------------------------------------------------------------
@@ -649,3 +683,49 @@ def test_making_models_imports_no_vendors_library() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+# -- how an output is asked for, by what a model can ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("profile", "mode"),
+    [
+        ({"supports_json_schema_output": True}, "native"),
+        ({}, "tool"),
+        ({"supports_tools": False}, "prompted"),
+    ],
+    ids=["a mode of its own", "tools", "words"],
+)
+def test_an_output_is_asked_for_by_the_best_the_model_can(profile: Any, mode: str) -> None:
+    output = output_for(OUTCOME, profile)
+
+    assert output is not None
+    assert output.mode == mode
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "string"},
+        {"anyOf": [{"type": "object"}, {"type": "null"}]},
+        {"$ref": "#/definitions/A", "definitions": {"A": {}}},
+    ],
+    ids=["anything", "text", "either", "reference"],
+)
+def test_what_is_no_object_is_wrapped_in_one(schema: dict[str, Any]) -> None:
+    output = output_for(schema, {})
+
+    assert output is not None
+    assert output.is_wrapped
+    assert output.schema["type"] == "object"
+    assert output.opened({"output": 5}) == 5
+
+
+def test_names_of_fields_that_are_words_of_json_schema_stay() -> None:
+    schema = {"type": "object", "properties": {"definitions": {"type": "string"}, "$ref": {"const": "#/definitions/x"}}}
+    output = output_for(schema, {})
+
+    assert output is not None
+    assert output.schema == schema

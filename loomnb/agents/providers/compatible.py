@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from loomnb.agents.providers.errors import ModelAuthFailed, ModelError, ModelResponseInvalid
-from loomnb.agents.providers.keys import Key, Scrubber
+from loomnb.agents.providers.keys import Key, Scrubber, address_of
 from loomnb.agents.providers.outputs import OUTPUT_TOOL, Output
 from loomnb.agents.providers.turn import OnWait
 from loomnb.agents.providers.vendor import VendorModel
-from loomnb.errors import InvalidRequest
 from loomnb.runtime import TurnRequest
 
 if TYPE_CHECKING:
@@ -46,10 +45,6 @@ class CompatibleModel(VendorModel):
         return (
             f"<{type(self).__name__} {'?' if self._is_found else self.model_id} at {parts.hostname}:{parts.port or parts.scheme}>"
         )
-
-    def secrets(self) -> list[str | None]:
-        """What must not stand in a text."""
-        return [self._key.reveal() if self._key is not None else None, self.base_url]
 
     def _named(self, name: str) -> VendorModel:
         return CompatibleModel(
@@ -174,11 +169,9 @@ def openai_compatible(
         stream: the same.
 
     Raises:
-        InvalidRequest: `url` is no http(s) address.
+        InvalidRequest: `url` is no http(s) address, or has a user, a password or a query in it.
     """
-    parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidRequest("An address begins with http:// or https:// and names a host, and this is none.")
+    parts = address_of(url)
     path = parts.path.rstrip("/") or "/v1"
     return CompatibleModel(
         urlunsplit((parts.scheme, parts.netloc, path, "", "")),

@@ -11,12 +11,12 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from typing import NoReturn
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from loomnb.agents.providers.errors import ModelKeyMissing
 from loomnb.errors import InvalidRequest
 
-__all__ = ["Key", "Scrubber", "ask_key", "forget_keys", "key_of", "variable_of"]
+__all__ = ["Key", "Scrubber", "address_of", "ask_key", "forget_keys", "key_of", "variable_of"]
 
 _VARIABLES: dict[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY",),
@@ -148,11 +148,33 @@ def _missing(what: str, variable: str, vendor: str = "") -> ModelKeyMissing:
     )
 
 
+def address_of(url: str) -> SplitResult:
+    """The parts of a service's address.
+
+    Raises:
+        InvalidRequest: it is no http(s) address; or it has a user, a password or a query in it: libraries write addresses into
+            their logs, so that a secret has no place there. The address is not quoted.
+    """
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one, parts = False, urlsplit("")
+    if not is_one:
+        raise InvalidRequest("An address begins with http:// or https:// and names a host, and this is none.")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise InvalidRequest(
+            "The address of a service has no user, no password and no query in it: it is written into logs.",
+            advice="Give a key with api_key=…, and anything else with settings={'extra_headers': {…}}.",
+        )
+    return parts
+
+
 class Scrubber:
     """Takes keys out of texts that come from elsewhere.
 
     Args:
-        secrets: the keys that were used; URLs, of which the user and password count.
+        secrets: what must not be shown; texts of less than four characters are none.
     """
 
     _LOOKS_LIKE_A_KEY = re.compile(
@@ -160,14 +182,8 @@ class Scrubber:
     )
 
     def __init__(self, secrets: Iterable[str | None] = ()) -> None:
-        found: set[str] = set()
-        for secret in secrets:
-            if secret and "://" in secret:
-                parts = urlsplit(secret)
-                found |= {part for part in (parts.username, parts.password, parts.query) if part}
-            elif secret and len(secret) > 3:  # "a" is no secret, and taking it out of a text leaves none
-                found.add(secret)
-        self._secrets = sorted(found, key=len, reverse=True)
+        # "a" is no secret, and taking it out of a text would leave none.
+        self._secrets = sorted({one for one in secrets if one and len(one) > 3}, key=len, reverse=True)
 
     def clean(self, text: str, limit: int = 300) -> str:
         """The text in one line, without keys, cut to `limit` characters."""

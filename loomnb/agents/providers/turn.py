@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from loomnb.agents.providers.answers import Frames, result_of, usage_of
-from loomnb.agents.providers.errors import ModelResponseInvalid, ModelStreamCut, TurnCanceled
+from loomnb.agents.providers.errors import ModelError, ModelResponseInvalid, ModelStreamCut, TurnCanceled
 from loomnb.agents.providers.keys import Scrubber
 from loomnb.agents.providers.outputs import Output, output_for
 from loomnb.agents.providers.prompts import parameters_of, prompt_of, settings_of
@@ -58,7 +58,7 @@ class Owner(Protocol):
     def model(self) -> str: ...
     @property
     def model_id(self) -> str: ...
-    def secrets(self) -> list[str | None]: ...
+    def secrets(self) -> list[str]: ...
     def adjusted(self, settings: dict[str, Any], request: TurnRequest, output: Output | None) -> dict[str, Any]: ...
     async def opened(self) -> Model: ...
 
@@ -82,7 +82,7 @@ class Turn:
         """The turn, made again where that may help, and given up at once when its signal is aborted."""
         try:
             return await _until_aborted(self._attempts(), self._request.signal)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ModelError):  # what the closed connection made of it does not matter then
             if not self._request.signal.aborted:
                 raise
         raise TurnCanceled(reason=self._request.signal.reason, usage=self._usage(), text=self._frames.text)
@@ -90,7 +90,7 @@ class Turn:
     async def _attempts(self) -> TurnResult:
         owner = self._owner
         try:
-            self._scrubber = Scrubber(owner.secrets())
+            self._scrubber = Scrubber([*owner.secrets(), *_headers(owner.settings), *_headers(self._request.settings)])
             return await retried(
                 self._once,
                 attempts=owner.manners.attempts,
@@ -190,10 +190,16 @@ class Turn:
         return usage_of(self._stream.usage) if self._stream is not None else {}
 
 
+def _headers(settings: Mapping[str, Any]) -> list[str]:
+    """What is sent beside: a gateway's key may be among it."""
+    return [str(value) for value in (settings.get("extra_headers") or {}).values()]
+
+
 async def _until_aborted(work: Coroutine[Any, Any, TurnResult], signal: AbortSignal) -> TurnResult:
     """Do work in a task of its own, which is canceled when the signal is aborted, from whatever thread.
 
-    Returns only when the task is over: then the connection is closed, and nothing writes to the sink any more.
+    Returns only when the task is over, also when the one who awaits is canceled (asyncio hands that on): then the connection is
+    closed, and nothing writes to the sink any more.
     """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
@@ -206,6 +212,3 @@ async def _until_aborted(work: Coroutine[Any, Any, TurnResult], signal: AbortSig
         return await task
     finally:
         remove()
-        if not task.done():  # the one who awaits was canceled
-            task.cancel()
-            await asyncio.wait([task])

@@ -6,11 +6,11 @@ own. It is imported with the first turn (1.5 s): making a model costs nothing. R
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from loomnb.agents.providers.keys import Key, key_of
+from loomnb.agents.providers.keys import Key, address_of, key_of
 from loomnb.agents.providers.outputs import Output
 from loomnb.agents.providers.turn import Manners, OnWait, Turn
 from loomnb.errors import InvalidRequest
@@ -26,10 +26,10 @@ class VendorModel:
     """A model of a vendor.
 
     Args:
-        model: `vendor:name`, such as `anthropic:claude-sonnet-4-5`, `openai:gpt-5`, `google:gemini-2.5-pro`,
+        model: `vendor:name`, such as `anthropic:claude-opus-5-5`, `openai:gpt-6-astra`, `google:gemini-4-argon`,
             `openrouter:meta-llama/llama-4-scout`: whatever pydantic-ai knows.
         api_key: the vendor's key; None: the one typed in with `ask_key`, else the vendor's environment variable.
-        base_url: where the vendor's service is; None: where its library says.
+        base_url: where the vendor's service is; None: where its library says. Only a key that is given here is sent there.
         settings: for every turn: `temperature`, `max_tokens`, `thinking`, …, as pydantic-ai's ModelSettings name them; those of
             a request win.
         attempts: how often a request is made at the most, when the service is busy (429), broken (5xx) or not reached. Anything
@@ -40,8 +40,8 @@ class VendorModel:
         stream: whether the answer is streamed; None: when the request has a sink.
 
     Raises:
-        InvalidRequest: the name has no vendor, or a number is out of range. Whether the vendor has such a model is known at
-            the first turn.
+        InvalidRequest: the name has no vendor, `base_url` is no address or has a secret in it, or a number is out of range.
+            Whether the vendor has such a model is known at the first turn.
     """
 
     def __init__(
@@ -61,8 +61,10 @@ class VendorModel:
         if not (vendor and colon and name):
             raise InvalidRequest(
                 f"{model!r} names no model.",
-                advice="Write the vendor and the model: 'anthropic:claude-sonnet-4-5', 'openai:gpt-5', 'ollama:qwen3'.",
+                advice="Write the vendor and the model: 'anthropic:claude-opus-5-5', 'openai:gpt-6-astra', 'ollama:qwen3'.",
             )
+        if base_url is not None:
+            address_of(base_url)
         self.model = model
         self.vendor = vendor
         self.base_url = base_url
@@ -120,15 +122,23 @@ class VendorModel:
             **self._options(),
         )
 
-    def secrets(self) -> list[str | None]:
-        """What must not stand in a text: the key, and what the address has of a user and a password."""
-        key = self._key or (key_of(self.vendor) if self.base_url is None else None)
-        return [key.reveal() if key is not None else None, self.base_url]
+    def secrets(self) -> list[str]:
+        """What must not stand in a text: the key.
+
+        Raises:
+            ModelKeyMissing: there is none, and this vendor needs one.
+        """
+        key = self._key if self.base_url is not None else key_of(self.vendor, self._key)
+        return [key.reveal()] if key is not None else []
 
     def adjusted(self, settings: dict[str, Any], request: TurnRequest, output: Output | None) -> dict[str, Any]:
-        """The settings of a turn, with what this service wants beside."""
-        del request, output
-        return settings
+        """The settings of a turn, with what this service wants beside.
+
+        Anthropic caches a prompt only when it is told to, and asks a quarter more for writing it. It is told so where there are
+        tools: then there is a next turn, which reads it for a tenth. `settings={"cache": False}` turns that off.
+        """
+        del output
+        return {"cache": True, **settings} if self.vendor == "anthropic" and request.tools else settings
 
     async def opened(self) -> Model:
         """The library's model, made anew for each turn: its connections belong to the event loop that opened them.
@@ -138,31 +148,38 @@ class VendorModel:
             ImportError: the vendor's library is not installed.
         """
         from pydantic_ai.models import infer_model  # noqa: PLC0415  # 1.5 s, which only the first turn pays
-        from pydantic_ai.providers import infer_provider, infer_provider_class  # noqa: PLC0415  # the same
 
         key = self._key if self.base_url is not None else key_of(self.vendor, self._key)
-        given = {name: value for name, value in (("api_key", key and key.reveal()), ("base_url", self.base_url)) if value}
-        if "base_url" in given and "api_key" not in given and self.vendor == "anthropic":
-            given["api_key"] = "none"  # its library insists on one, which must not be the one for Anthropic
-
-        def provider(vendor: str) -> Any:
-            return infer_provider_class(vendor)(**given) if given else infer_provider(vendor)
-
+        # Raised outside of `except`: the frames below hold the key, and a debugger shows what is in frames.
         try:
-            return infer_model(self.model, provider_factory=provider)
+            return infer_model(self.model, provider_factory=_factory(key, self.base_url))
         except ValueError:
-            raise InvalidRequest(f"pydantic-ai knows no vendor {self.vendor!r}.") from None
+            wrong = f"pydantic-ai knows no vendor {self.vendor!r}."
         except TypeError:
-            raise InvalidRequest(f"The vendor {self.vendor!r} takes no {' and no '.join(given)}.") from None
+            wrong = f"The vendor {self.vendor!r} takes no api_key or no base_url."
+        raise InvalidRequest(wrong)
+
+
+def _factory(key: Key | None, base_url: str | None) -> Callable[[str], Any]:
+    """What makes a vendor's provider with this key and address; without either, the library finds both by itself."""
+    from pydantic_ai.providers import infer_provider, infer_provider_class  # noqa: PLC0415  # is loaded by now
+
+    def make(vendor: str) -> Any:
+        if base_url is not None:
+            # Without a key of its own the library would send the vendor's there.
+            return infer_provider_class(vendor)(api_key=key.reveal() if key is not None else "none", base_url=base_url)  # type: ignore[call-arg]
+        return infer_provider_class(vendor)(api_key=key.reveal()) if key is not None else infer_provider(vendor)  # type: ignore[call-arg]
+
+    return make
 
 
 def _is_vendor(name: str) -> bool:
-    from pydantic_ai.providers import infer_provider_class  # noqa: PLC0415  # 1.5 s, which only the first turn pays
-
     try:
+        from pydantic_ai.providers import infer_provider_class  # noqa: PLC0415  # 1.5 s, which only the first turn pays
+
         infer_provider_class(name)
     except ValueError:
         return False
-    except ImportError:
+    except ImportError:  # the turn itself says what is missing
         return True
     return True
