@@ -441,7 +441,7 @@ def test_the_third_identical_call_is_a_persons_business(tmp_path: Path, said: st
 
 
 def test_a_script_answers_approvals_by_the_tools_name_and_questions_by_theirs(tmp_path: Path) -> None:
-    question = {"id": "q", "question": "Which?", "options": [{"label": "a", "value": "a"}, {"label": "b", "value": "b"}]}
+    question = {"id": "q", "question": "Which?", "defaults": ["b"], "options": [{"label": "a", "value": "a"}, {"label": "b", "value": "b"}]}
     with kernel(tmp_path / "s.duckdb") as session:
         session.answers({"asking": {"send_mail": {"approved": False, "reason": "too early"}, "ask": True}})
         model = say([("ask", {"questions": [question]})], [("send_mail", {"to": "bob"})], "Done.")
