@@ -34,7 +34,9 @@ class AgentLike(Protocol):
     name: str
     actor: Actor
     definition: AgentRunDefinition
-    models: Mapping[str, ModelProvider]
+
+    @property
+    def models(self) -> Mapping[str, ModelProvider]: ...
 
     def has_persona(self, name: str) -> bool: ...
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import loomnb as loom
-from loomnb.agents import agent_tool
+from loomnb.agents import DayRange, agent_tool
 from loomnb.runtime import REGISTRY, NoFace
 from loomnb.studio.agents import Agent
-from loomnb.testing import ScriptedModel, at_rest
+from loomnb.testing import Said, ScriptedModel, at_rest
 from tests.agents.journaling import kernel, sql
 from tests.blueprints.recovering import DONE, Gate, blueprint
 from tests.helpers import until
@@ -159,7 +162,9 @@ def test_turns_that_a_tool_starts_are_told_apart_by_the_call_and_found_again(tmp
     gate, asked = Gate(), list[str]()
 
     def outer(session: loom.Loom) -> Agent:
-        helper = Agent(ScriptedModel(lambda request, turn: "helped: " + request.messages[-1]["content"]), name="helper", store=session)
+        helper = Agent(
+            ScriptedModel(lambda request, turn: "helped: " + request.messages[-1]["content"]), name="helper", store=session
+        )
 
         async def delegate(task: str) -> str:
             """Lets another agent do something."""
@@ -324,8 +329,6 @@ def test_approvals_are_rules_by_exact_name(tmp_path: Path) -> None:
 
 
 def test_costs_are_reported_else_estimated_else_unknown(tmp_path: Path) -> None:
-    from loomnb.testing import Said
-
     with kernel(tmp_path / "s.duckdb") as session:
         turns = [
             Said(tools=[("look", {})], usage={"inputTokens": 1_000_000, "outputTokens": 0}),
@@ -350,17 +353,18 @@ def test_costs_are_reported_else_estimated_else_unknown(tmp_path: Path) -> None:
             session.costs("weather")  # type: ignore[arg-type]
 
 
+def test_a_chart_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with kernel(tmp_path / "s.duckdb") as session, pytest.raises(loom.Unavailable) as caught:
+        session.costs().chart()
+
+    assert caught.value.advice == "pip install altair"
+
+
 def test_governance_asks_the_store(tmp_path: Path) -> None:
-    import asyncio
-    from datetime import UTC, datetime
-
-    from loomnb.agents import DayRange
-
     with kernel(tmp_path / "s.duckdb") as session:
         at_rest(Agent(ScriptedModel(["Hi."]), name="greeting", store=session).run("Hello"))
         today = datetime.now(UTC).date()
         metrics = asyncio.run(session.governance().run_metrics(DayRange(today, today)))
 
         assert (metrics.runs, metrics.completed, metrics.success_rate) == (1, 1, 1.0)
-
-

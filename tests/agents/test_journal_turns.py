@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import loomnb as loom
-from loomnb.agents import Budget, agent_tool
+from loomnb.agents import Budget, agent_store_of, agent_tool
 from loomnb.agents.definition import streams_of
+from loomnb.agents.spi import QuotaVerdict
 from loomnb.errors import Conflict
 from loomnb.runtime import TurnRequest
 from loomnb.studio.agents import Agent
@@ -65,6 +66,38 @@ def test_an_open_approval_survives_a_restart_and_is_answered_there(tmp_path: Pat
 
         assert run.status == "completed"
         assert sql(session, "select input, output, decided_by from tool_calls") == [('{"to":"eve"}', '"sent to eve"', "local")]
+
+
+def test_an_open_approval_may_be_answered_though_the_tool_is_told_in_other_words_by_now(tmp_path: Path) -> None:
+    with kernel(tmp_path / "s.duckdb") as session:
+        at_rest(mailing(session).run("Mail bob"))
+    with kernel(tmp_path / "s.duckdb") as session:
+
+        @agent_tool(name="send_mail", kind="action", description="Sends a letter, in an envelope.")
+        def other_words(to: str, cc: str = "") -> str:
+            return f"posted to {to}{cc}"
+
+        Agent(say("", "Done."), [other_words], name="mailing", store=session)
+        run = only_turn(session)
+        at_rest(run)
+        run.answer("send_mail", True)
+        at_rest(run)
+
+        assert run.status == "completed", run.record.view.failure
+        assert sql(session, "select output from tool_calls") == [('"posted to bob"',)]
+
+
+def test_a_tool_that_cancels_itself_fails_its_turn_and_settles_it(tmp_path: Path) -> None:
+    async def give_up() -> str:
+        """Gives up."""
+        raise asyncio.CancelledError
+
+    with kernel(tmp_path / "s.duckdb") as session:
+        run = Agent(say([("give_up", {})], "Done."), [give_up], name="giving_up", store=session).run("Go")
+        at_rest(run)
+
+        assert run.status == "failed"
+        assert sql(session, "select status from agent_runs") == [("failed",)]
 
 
 def test_without_its_agent_an_answer_is_refused_and_says_what_to_run(tmp_path: Path) -> None:
@@ -271,17 +304,8 @@ def test_after_a_failure_a_retry_goes_on_and_repeats_nothing(tmp_path: Path) -> 
 def test_what_a_failed_checkpoint_wrote_is_not_there_twice_after_a_retry(tmp_path: Path) -> None:
     fails = [True]
 
-    def judge(answer: str) -> str:
-        return answer
-
-    class Titled(ScriptedModel): ...
-
     with kernel(tmp_path / "s.duckdb") as session:
-        agent = Agent(Titled(["Done."]), name="twice", store=session)
-        store = agent.run("One")
-        at_rest(store)
-        from loomnb.agents import agent_store_of
-
+        agent = Agent(say("Done."), name="twice", store=session)
         kept = agent_store_of(session.runtime.database, session.runtime.source)
         appended = kept.append_message
 
@@ -333,8 +357,6 @@ def test_another_way_is_told_as_the_runs_error_and_as_no_failure_of_a_tool(tmp_p
 
 class _NoLimit:
     async def check(self, actor: Any, day: str) -> Any:
-        from loomnb.agents.spi import QuotaVerdict
-
         return QuotaVerdict(within_limit=True, used_tokens=0, limit_tokens=1)
 
     async def bump(self, actor: Any, day: str, tokens: int) -> None: ...
@@ -441,7 +463,12 @@ def test_the_third_identical_call_is_a_persons_business(tmp_path: Path, said: st
 
 
 def test_a_script_answers_approvals_by_the_tools_name_and_questions_by_theirs(tmp_path: Path) -> None:
-    question = {"id": "q", "question": "Which?", "defaults": ["b"], "options": [{"label": "a", "value": "a"}, {"label": "b", "value": "b"}]}
+    question = {
+        "id": "q",
+        "question": "Which?",
+        "defaults": ["b"],
+        "options": [{"label": "a", "value": "a"}, {"label": "b", "value": "b"}],
+    }
     with kernel(tmp_path / "s.duckdb") as session:
         session.answers({"asking": {"send_mail": {"approved": False, "reason": "too early"}, "ask": True}})
         model = say([("ask", {"questions": [question]})], [("send_mail", {"to": "bob"})], "Done.")
@@ -469,11 +496,6 @@ def test_where_nobody_can_be_asked_the_refusal_names_the_approval(tmp_path: Path
 # -- hostile ---------------------------------------------------------------------------------------------------
 
 
-class _Mute(Exception):
-    def __str__(self) -> str:
-        raise ValueError("no text")
-
-
 def nested(depth: int) -> Any:
     value: Any = 1
     for _ in range(depth):
@@ -481,8 +503,10 @@ def nested(depth: int) -> Any:
     return value
 
 
-def _raise() -> Any:
-    raise _Mute
+def itself() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
 
 
 HOSTILE: dict[str, Any] = {
@@ -492,8 +516,7 @@ HOSTILE: dict[str, Any] = {
     "keys that are numbers": lambda: {1: 2},
     "half a surrogate": lambda: "\ud800",
     "deep": lambda: nested(5000),
-    "itself": lambda: (lambda a: a.append(a) or a)([]),
-    "an exception without a text": _raise,
+    "itself": itself,
 }
 
 

@@ -1,7 +1,7 @@
 """A kernel with a turn of an agent that is killed at a place: python -m tests.crash.agents STORE PLACE
 
-It goes as far as the place, says "at PLACE" on its pipe, and stands still there until it is killed. What its model and its tools do
-to the world outside is a line each in EFFECTS.
+It goes as far as the place, says "at PLACE" on its pipe, and stands still there until it is killed. What its model and its tools
+do to the world outside is a line each in the file EFFECTS names.
 """
 
 from __future__ import annotations
