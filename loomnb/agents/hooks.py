@@ -1,9 +1,9 @@
 """The runner of the loop on a run's journal: `JournalHooks`. Each checkpoint is a numbered call of the run's one step.
 
-What has an effect outside (a call of a model, a tool) is durable when it returns; what has none rides in the commit of the next
-that does, with the rows it wrote (contracts/decisions.md, Agents 3). In another kernel the turn is made again: what is on record
-is not repeated. A call of a model or a `read` tool that was in flight is made again; an `action` is not: a person is asked
-(Agents 7).
+What has an effect outside (a call of a model, a tool that is not `read`) is durable when it returns; what has none rides in the
+commit of the next that does, or one a moment later, with the rows it wrote (contracts/decisions.md, Agents 3). In another kernel
+the turn is made again: what is on record is not repeated. A call of a model or a `read` tool that was in flight is made again; an
+`action` is not: a person is asked (Agents 7).
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ _EFFECTS = ("llm:", "tool:", "structured:", "followups:", "history:summarize", "
 """Checkpoints that did something which must not be done again. `persist:run:start` is among them so that what a person said can
 be read before the model begins to answer."""
 
+_CLAIM = "persist:toolcall:"
+
 
 class JournalHooks:
     """What the loop is given by a run of this engine.
@@ -65,6 +67,8 @@ class JournalHooks:
         self._sink = sink
         self._registry = registry
         self._thread_id = thread_id
+        self._reads: set[str] = set()
+        """Checkpoints of `read` tools: one that was in flight at a kill is made again (Agents 7), so its result may ride."""
         self._edited: dict[str, Any] = {}  # call → its arguments as a person changed them
         live.at_end(self.abort_signal.abort)
 
@@ -85,12 +89,16 @@ class JournalHooks:
         """
         if name == "load:thread":
             return await self._load_thread(name, fn)
-        return await self._checkpoint(name, fn)
+        value = await self._checkpoint(name, fn)
+        if name.startswith(_CLAIM) and value["kind"] == "read":
+            self._reads.add(f"tool:{name.removeprefix(_CLAIM)}")
+        return value
 
     async def _checkpoint(self, name: str, fn: Callable[[], Awaitable[Any]]) -> Any:
         position, found = self._live.next_number, self._live.recorded_next
         try:
-            return await self._live.checkpoint(name, lambda: self._collected(fn), effect=name.startswith(_EFFECTS))
+            effect = name.startswith(_EFFECTS) and name not in self._reads
+            return await self._live.checkpoint(name, lambda: self._collected(fn), effect=effect)
         except StepError as exc:
             if _diverged(exc):
                 raise NonDeterminismError(position, found, name) from exc
