@@ -22,16 +22,20 @@ class RecordWork(WorkBase):
 
     async def tool_executed(self, call: Mapping[str, Any], claim: Mapping[str, Any], decision: Any, outcome: Any) -> None:
         """It ran."""
-        changes: dict[str, Any] = {"status": "executed", "output": outcome["output"]}
+        changes: dict[str, Any] = {"status": "executed", "output": outcome["output"], **self._took(call)}
         if claim["kind"] == "action":
             changes["executed_by_ref"] = (decision or {}).get("executedByRef") or self.given.actor.id
         await self._settled(call, claim, decision, changes, "approved")
         if "preflight" in claim:
             self.tell_call(call, claim, "executed")
 
+    def _took(self, call: Mapping[str, Any]) -> dict[str, float]:
+        ms = self.took.get(call["id"])
+        return {} if ms is None else {"duration_ms": round(ms, 3)}
+
     async def tool_failed(self, call: Mapping[str, Any], claim: Mapping[str, Any], decision: Any, outcome: Any) -> None:
         """It raised, or could not be called."""
-        await self._settled(call, claim, decision, {"status": "failed", "error": outcome["error"]}, "approved")
+        await self._settled(call, claim, decision, {"status": "failed", "error": outcome["error"], **self._took(call)}, "approved")
         if "preflight" in claim:
             self.tell_call(call, claim, "failed")
 

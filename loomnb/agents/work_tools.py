@@ -11,6 +11,7 @@ from typing import Any
 from loomnb.agents.control_flow import is_control_flow_signal, is_replay_integrity_error
 from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.elicitation import ASK_TOOL, ask_definition, check_ask
+from loomnb.agents.failures import text_of
 from loomnb.agents.retrying import TransientRetry, invoke_with_transient_retry
 from loomnb.agents.spi import ToolContext, ToolKind, ToolSpec, optional, settled
 from loomnb.agents.tool_errors import ToolForbiddenError, ToolInputInvalidError, ToolPreflightDeniedError, ToolTimeoutError
@@ -209,8 +210,10 @@ class ToolWork(RecordWork):
             return pushed(error=exc.reason, denied=True)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001  # as above
             self._reraise(exc)
+            self.took[call["id"]] = (self.deps.source.monotonic() - started) * 1000
             self.tell_call(call, claim, "failed", started)
             return pushed(error=_message(exc))
+        self.took[call["id"]] = (self.deps.source.monotonic() - started) * 1000
         self.tell_call(call, claim, "executed", started)
         return result
 
@@ -314,7 +317,8 @@ class ToolWork(RecordWork):
 def _message(exc: BaseException) -> str:
     if isinstance(exc, LoomError):
         return str(exc)
-    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+    text = text_of(exc)  # an exception of a tool may have a broken __str__
+    return f"{type(exc).__name__}: {text}" if text and text != type(exc).__name__ else type(exc).__name__
 
 
 def _is_over(task: asyncio.Future[Any]) -> None:

@@ -489,7 +489,11 @@ class Loom:
     # -- agents -----------------------------------------------------------------------------------
 
     def set_model_prices(self, prices: Mapping[str, tuple[float, float]] | Sequence[ModelPrice]) -> None:
-        """Say what models cost; see `loom.set_model_prices`."""
+        """Say what models cost; see `loom.set_model_prices`.
+
+        Raises:
+            DefinitionError: a price is no number from 0 on. None of them was stored.
+        """
         given = (
             [ModelPrice(model_id=model, input_price_per_1m=one[0], output_price_per_1m=one[1]) for model, one in prices.items()]
             if isinstance(prices, Mapping)
