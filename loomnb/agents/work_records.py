@@ -35,7 +35,9 @@ class RecordWork(WorkBase):
 
     async def tool_failed(self, call: Mapping[str, Any], claim: Mapping[str, Any], decision: Any, outcome: Any) -> None:
         """It raised, or could not be called."""
-        await self._settled(call, claim, decision, {"status": "failed", "error": outcome["error"], **self._took(call)}, "approved")
+        await self._settled(
+            call, claim, decision, {"status": "failed", "error": outcome["error"], **self._took(call)}, "approved"
+        )
         if "preflight" in claim:
             self.tell_call(call, claim, "failed")
 

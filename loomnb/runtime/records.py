@@ -174,7 +174,9 @@ class Records:
                 "on, or says what it needs."
             )
         elif definition is None:
-            what = "makes the agent" if isinstance(record.config, Mapping) and "agent" in record.config else "defines the workflow"
+            what = (
+                "makes the agent" if isinstance(record.config, Mapping) and "agent" in record.config else "defines the workflow"
+            )
             record.advice = f"Run the cell that {what} {record.workflow!r}: then this run goes on."
         elif record.origin and definition.origin != record.origin and definition.fingerprint != record.fingerprint:
             record.advice = (
