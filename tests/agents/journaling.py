@@ -109,7 +109,7 @@ def to_the_end(run: Any, answers: Mapping[str, Any] = ANSWERS, each: Callable[[s
     while run.pending:
         (ask,) = run.pending
         each(ask.name)
-        run.answer(ask.id, answers[ask.name])
+        run.answer(ask.id, answers[ask.name], source="loom.answers")  # as those that were given before
         at_rest(run)
     return run
 
