@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loomnb.agents.approvals import accept_ask
+from loomnb.agents.delegation import StartAgent
 from loomnb.agents.deps import LoopDeps
 from loomnb.agents.failures import RunCancelledError, agent_failure_code, stream_failure
 from loomnb.agents.frames import frame
@@ -66,6 +67,8 @@ class AgentRunDefinition:
         origin: where it was written.
         fingerprint: changes with its instructions and tools; a stored run goes on all the same, by what is on record.
         make: what each turn works with.
+        start_agent: starts runs of the agents that it may ask; None: it asks nobody.
+        description: what it is for: what agents are told that may ask it.
     """
 
     name: str
@@ -73,6 +76,8 @@ class AgentRunDefinition:
     origin: str
     fingerprint: str
     make: MakeDeps
+    start_agent: StartAgent | None = None
+    description: str = ""
     step_limit: int = 1000
     runs_ahead: bool = False
     rests_at_start: bool = False
@@ -181,7 +186,7 @@ class AgentRunDefinition:
                 await store.bump_run_retries(record.id)
             live.add_rows(rows)
         deps = self.make(record, args, store)
-        hooks = JournalHooks(record.id, live, store, _STREAMS, deps.registry, args["thread"])
+        hooks = JournalHooks(record.id, live, store, _STREAMS, deps.registry, args["thread"], start_agent=self.start_agent)
         try:
             result = await run_agent_loop(deps, _input(args, self.name), hooks)
             await live.flush()

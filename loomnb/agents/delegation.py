@@ -8,24 +8,31 @@ not asked is a result, too, and no failure. Rules: contracts/agents.md §1.4, "D
 from __future__ import annotations
 
 import contextvars
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from loomnb.agents.agent_registry import AgentRegistry
-from loomnb.agents.spi import AgentDefinition, AgentTurnInput, LoopHooks, ToolContext, ToolHandler, ToolScope, ToolSpec
-from loomnb.agents.spi import optional, settled
+from loomnb.agents.spi import (
+    AgentDefinition,
+    AgentTurnInput,
+    LoopHooks,
+    ToolContext,
+    ToolHandler,
+    ToolScope,
+    ToolSpec,
+    optional,
+    settled,
+)
 from loomnb.errors import DefinitionError, NotFound, RunFailed, StoreClosed
 from loomnb.jsonvalue import dumps
-from loomnb.runtime import Run
+from loomnb.runtime import Run, RunRecord
 
 __all__ = [
     "Delegation",
     "StartAgent",
     "call_id_of",
-    "child_args",
     "delegation_tool",
     "delegation_tools",
     "is_delivered",
@@ -59,7 +66,7 @@ _TASK: Mapping[str, Any] = {
 class StartAgent(Protocol):
     """Starts a run of an agent, or finds the one of its key."""
 
-    def __call__(self, name: str, args: Mapping[str, Any], *, key: str, run_id: str, fresh: bool) -> Run:
+    def __call__(self, name: str, args: Mapping[str, Any], *, key: str, run_id: str, fresh: bool, parent: RunRecord) -> Run:
         """The run.
 
         Raises:
@@ -265,26 +272,3 @@ def is_kernels_end(exc: BaseException) -> bool:
 def is_delivered(output: Any) -> bool:
     """Whether a detached answer has come before its receipt was on record."""
     return isinstance(output, Mapping) and output.get("detached") is True and output.get("status") == "delivered"
-
-
-# -- on the journal -------------------------------------------------------------------------------------
-
-
-def child_args(
-    args: Mapping[str, Any], name: str, task: str, *, parent: str, agent: str, key: str
-) -> dict[str, Any]:
-    """The arguments of the turn that another agent makes: the same person, one deeper, in a thread of its own.
-
-    Args:
-        args: of the asking turn.
-        name: who is asked.
-        task: what.
-        parent: the asking run.
-        agent: the asking agent.
-        key: of the call. The same call finds the same thread.
-    """
-    thread = hashlib.sha256(f"{name}/{key}/{task}".encode()).hexdigest()[:12]
-    kept = {field: args[field] for field in ("actor", "roles", "tenant", "day") if args.get(field) is not None}
-    path = [*args.get("path", ()), agent]
-    asked = {"thread": f"thread-{thread}", "text": task, "depth": args.get("depth", 0) + 1, "path": path, "parent": parent}
-    return {**kept, **asked}

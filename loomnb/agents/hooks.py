@@ -14,7 +14,9 @@ from datetime import datetime
 from typing import Any
 
 from loomnb.agents.approvals import approval_content, elicitation_content, interrupted_content, repeat_content
+from loomnb.agents.child_runs import ChildRuns
 from loomnb.agents.control_flow import NonDeterminismError
+from loomnb.agents.delegation import StartAgent
 from loomnb.agents.history import drop_blank, settle_history, unanswered_calls
 from loomnb.agents.journal_store import JournalAgentStore, collecting
 from loomnb.agents.registry import ToolRegistry
@@ -40,10 +42,19 @@ class JournalHooks:
         store: where its thread is.
         sink: where its frames go.
         registry: the tools, for what an approval shows.
+        start_agent: starts runs of other agents; None: nobody can be asked here.
     """
 
     def __init__(
-        self, run_id: str, live: LiveCall, store: JournalAgentStore, sink: TokenStreamSink, registry: ToolRegistry, thread_id: str
+        self,
+        run_id: str,
+        live: LiveCall,
+        store: JournalAgentStore,
+        sink: TokenStreamSink,
+        registry: ToolRegistry,
+        thread_id: str,
+        *,
+        start_agent: StartAgent | None = None,
     ) -> None:
         self.run_id = run_id
         self.abort_signal = AbortSignal()
@@ -52,6 +63,7 @@ class JournalHooks:
         self._sink = sink
         self._registry = registry
         self._thread_id = thread_id
+        self._children = ChildRuns(live, store, thread_id, start_agent)
         live.at_end(self.abort_signal.abort)
 
     def open_sink(self) -> Any:
@@ -168,6 +180,16 @@ class JournalHooks:
             if _diverged(exc):
                 raise NonDeterminismError(self._live.next_number - 1, None, name) from exc
             raise
+
+    # -- other agents -----------------------------------------------------------------------------
+
+    async def run_agent(self, name: str, task: str) -> Mapping[str, Any]:
+        """Ask another agent and wait for its answer, in whichever kernel; see `ChildRuns`."""
+        return await self._children.run(name, task)
+
+    def start_agent(self, *, agent_name: str, task: str, tool_call_id: str) -> Mapping[str, str]:
+        """Let another agent begin, without waiting for it; see `ChildRuns`."""
+        return self._children.start(agent_name, task, tool_call_id)
 
     # -- the rest -----------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from loomnb.ids import Source
 from loomnb.jsonvalue import dumps, freeze, loads
 from loomnb.store import Database, Row
 
-__all__ = ["JournalAgentStore", "JournalPricing", "agent_store_of", "collecting"]
+__all__ = ["JournalAgentStore", "JournalPricing", "agent_store_of", "collecting", "put_row"]
 
 T = TypeVar("T")
 
@@ -48,6 +48,19 @@ def collecting() -> Generator[list[Row]]:
         yield rows
     finally:
         _ROWS.reset(token)
+
+
+def put_row(database: Database, row: Row) -> None:
+    """Write a row: with the checkpoint that is being made in this context, else at once. Then it is durable when this returns.
+
+    Raises:
+        StoreClosed: the store was closed.
+    """
+    rows = _ROWS.get()
+    if rows is not None:
+        rows.append(row)
+    else:
+        database.commit([row])
 
 
 class _Lazy(dict[str, StoredThread]):

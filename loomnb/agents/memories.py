@@ -142,8 +142,8 @@ class Memories:
         """What somebody's agent is told: `{"memories": [{"key", "fact", "scope", "pinned"?, "overrides"?}], "omitted",
         "pinnedOmitted", "recalled", "scopes"}`.
 
-        Pinned ones first, then those that a search finds for what is asked, then the others, for the narrowest scope first. Of one
-        key the most specific counts; `overrides` are the scopes of the others.
+        Pinned ones first, then those that a search finds for what is asked, then the others, for the narrowest scope first. Of
+        one key the most specific counts; `overrides` are the scopes of the others.
         """
         scopes = [*self.scopes(actor)]
         heads, overrides = _heads(await settled(self.provider.list(scopes)), scopes)

@@ -167,9 +167,7 @@ class FolderSkills:
         if wrong or not str(told["description"] or "").strip():
             raise _invalid(path, f"its {wrong[0] if wrong else 'description'} is no text")
         about = " ".join(str(told["description"]).split())
-        return Skill(
-            name=told["name"] or name, description=about, body=found["body"].strip(), scope=told["scope"] or self.scope
-        )
+        return Skill(name=told["name"] or name, description=about, body=found["body"].strip(), scope=told["scope"] or self.scope)
 
 
 def _invalid(path: Path, why: str) -> SkillFileInvalid:

@@ -331,7 +331,7 @@ class ToolWork(RecordWork):
         started = deps.source.monotonic()
         try:
             answer = await delegation.ask()
-        except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001  # what goes wrong with it is told to the model
+        except (Exception, asyncio.CancelledError) as exc:  # what goes wrong with it is told to the model
             self._reraise(exc)
             if is_kernels_end(exc):
                 raise
