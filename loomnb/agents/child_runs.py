@@ -7,6 +7,7 @@ that asks, and is stopped with it; a detached one is a run like any other, and d
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 from collections.abc import Mapping
@@ -15,11 +16,13 @@ from typing import Any
 from loomnb.agents.delegation import StartAgent, call_id_of
 from loomnb.agents.journal_store import JournalAgentStore
 from loomnb.agents.spi import Actor
-from loomnb.errors import Conflict, NotFound
+from loomnb.errors import Conflict, NotFound, StoreClosed
 from loomnb.jsonvalue import dumps
-from loomnb.runtime import LiveCall, Run, Status
+from loomnb.runtime import FINISHED, LiveCall, Run, Status
 
 __all__ = ["ChildRuns"]
+
+_TICK = 0.2  # seconds; whoever closes the store tells nobody
 
 
 class ChildRuns:
@@ -51,7 +54,8 @@ class ChildRuns:
         if run.status in (Status.FAILED, Status.INTERRUPTED):
             with contextlib.suppress(Conflict):  # it goes on by itself
                 run.retry()
-        await run
+        await _over(run)
+        await run  # raises for one that did not come to its end
         said: Mapping[str, Any] = run.result
         text = said["text"]
         return {"text": text if text.strip() or said.get("object") is None else dumps(said["object"])}
@@ -99,3 +103,28 @@ class ChildRuns:
                 await self._store.create_thread(actor=actor, id=args["thread"], agent_name=name, transient=True)
 
         self._store.now(known())
+
+
+async def _over(run: Run) -> None:
+    """Wait for the end of a run, however long it waits for people: who looks for one is whoever waits for the asking run.
+
+    Raises:
+        StoreClosed: the store was closed before.
+    """
+    loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+    def told(_: str) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is gone
+            loop.call_soon_threadsafe(news.set)
+
+    run.record.watchers.append(told)
+    try:
+        while run.status not in FINISHED and (run.status is not Status.INTERRUPTED or run.record.is_moving):
+            if run.runtime.closed:
+                raise StoreClosed(f"The store was closed while the run {run.id} was {run.status}.")
+            news.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), _TICK)
+    finally:
+        with contextlib.suppress(ValueError):
+            run.record.watchers.remove(told)
