@@ -324,9 +324,11 @@ def test_an_approval_of_the_asked_agent_is_asked_in_its_own_run(tmp_path: Path) 
         return "sent"
 
     with kernel(tmp_path / "s.duckdb") as session:
-        writer = agent(session, "writer", [[("send", {"to": "bob"})], "Sent it."], tools=[send])
+        begun = threading.Event()
+        writer = agent(session, "writer", sends(begun), tools=[send])
         run = agent(session, "boss", ASKS, agents=[writer]).run("Go")
-        child = _child(session, "writer")
+        assert begun.wait(20)
+        child = _child(session)
         at_rest(child)
 
         assert [ask.name for ask in session.run(child.id).pending] == ["send"]
@@ -352,15 +354,20 @@ def test_who_waits_for_an_agent_is_told_that_nobody_can_answer_the_one_it_asked(
         assert run.status == "pending"
 
 
-def _child(session: loom.Loom, workflow: str) -> loom.Run:
-    """The run of an agent, as soon as it is there."""
-    found = threading.Event()
-    for _ in range(400):
-        rows = sql(session, f"select run_id from runs where workflow = '{workflow}'")
-        if rows:
-            return session.run(rows[0][0])
-        found.wait(0.05)
-    raise TimeoutError(workflow)
+def _child(session: loom.Loom, workflow: str = "writer") -> loom.Run:
+    """The run of an agent that was asked."""
+    ((run_id,),) = sql(session, f"select run_id from runs where workflow = '{workflow}'")
+    return session.run(run_id)
+
+
+def sends(begun: threading.Event) -> Any:
+    """A script that sends a mail; `begun` is set when it is asked first."""
+
+    def script(request: Any, number: int) -> Any:
+        begun.set()
+        return [[("send", {"to": "bob"})], "Sent it."][number]
+
+    return script
 
 
 def test_a_stopped_run_stops_whom_it_asked(tmp_path: Path) -> None:
@@ -376,7 +383,7 @@ def test_a_stopped_run_stops_whom_it_asked(tmp_path: Path) -> None:
         run = agent(session, "boss", ASKS, agents=[writer]).run("Go")
         assert begun.wait(20)
         run.cancel()
-        child = _child(session, "writer")
+        child = _child(session)
         at_rest(child)
 
         assert (run.status, child.status) == ("canceled", "canceled")
@@ -394,7 +401,7 @@ def test_an_asked_agent_that_was_stopped_is_told_of_and_the_asking_one_goes_on(t
         writer = agent(session, "writer", never)
         run = agent(session, "boss", ASKS, agents=[writer]).run("Go")
         assert begun.wait(20)
-        _child(session, "writer").cancel()
+        _child(session).cancel()
 
         assert answer(run).text == "So it is."
         ((told,),) = sql(session, "select output->>'text' from tool_calls")
@@ -454,6 +461,34 @@ def test_a_kernel_that_ends_while_the_asked_agent_works_is_not_noticed_in_the_an
         assert sql(session, "select workflow, count(*) from runs group by 1 order by 1") == [("boss", 1), ("writer", 1)]
         assert calls == {"boss": 2, "writer": 2}  # the writer's was in flight
         assert sql(session, "select output->>'text' from tool_calls") == [("A poem.",)]
+
+
+def test_an_asked_agent_waits_for_its_approval_in_the_next_kernel_and_the_asking_one_for_it(tmp_path: Path) -> None:
+    sent: list[str] = []
+    path, begun = tmp_path / "s.duckdb", threading.Event()
+
+    def cells(session: loom.Loom) -> loom.Agent:
+        @loom.agent_tool(kind="action")
+        def send(to: str) -> str:
+            """Sends."""
+            sent.append(to)
+            return "sent"
+
+        writer = agent(session, "writer", sends(begun), tools=[send])
+        return agent(session, "boss", ASKS, agents=[writer])
+
+    with kernel(path) as session:
+        run_id = cells(session).run("Go").id
+        assert begun.wait(20)
+        at_rest(_child(session))
+    with kernel(path) as session:
+        cells(session)
+        _child(session).answer("send", True)
+
+        assert answer(session.run(run_id)).text == "So it is."
+        assert sent == ["bob"]
+        told = "select output->>'text' from tool_calls where tool_name = 'ask_writer'"
+        assert sql(session, told) == [("Sent it.",)]
 
 
 def _count(calls: dict[str, int], what: Any) -> Any:
