@@ -27,6 +27,7 @@ import tempfile
 import threading
 import time
 import webbrowser
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -231,14 +232,16 @@ def plain_text(outputs: list[dict[str, Any]]) -> str:
 class Stage(NamedTuple):
     name: str
     command: list[str]
+    beside: bool = False
+    """Whether it may run beside a neighbour that says so too: two at a time, and each tells its output at its end."""
 
 
 def checks(python: str) -> list[Stage]:
     return [
         Stage("ruff check", [python, "-m", "ruff", "check", "."]),
         Stage("ruff format", [python, "-m", "ruff", "format", "--check", "."]),
-        Stage("mypy", [python, "-m", "mypy"]),
-        Stage("pyright", [python, "-m", "pyright", "--pythonpath", python]),
+        Stage("mypy", [python, "-m", "mypy"], beside=True),
+        Stage("pyright", [python, "-m", "pyright", "--pythonpath", python], beside=True),
     ]
 
 
@@ -266,8 +269,7 @@ def test(fast: bool, rest: list[str]) -> int:
             Stage("pytest, kernels and browsers", [*pytest, "-m", ALONE_MARKS, *rest]),
         ]
         stages += [
-            # One process each: a notebook starts on an empty store, as it would for a newcomer.
-            Stage(f"nbval {path.name}", [*pytest, "--nbval", "-p", "no:cacheprovider", str(path)])
+            Stage(f"nbval {path.name}", [*pytest, "--nbval", "-p", "no:cacheprovider", str(path)], beside=True)
             for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
         ]
         return run_stages(stages, env, folder)
@@ -277,19 +279,49 @@ def run_stages(stages: list[Stage], env: dict[str, str], stores: str = "", *, ke
     """Run commands in order until one fails; end with a summary and the exit code of the first that failed."""
     report: list[str] = []
     first = 0
-    for stage in stages:
+    for group in groups(stages):
         if first and not keep_going:
-            report.append(f"  not run  {stage.name}")
+            report += [f"  not run  {stage.name}" for stage in group]
             continue
-        say(f"\n=== {stage.name}: {' '.join(shown(part) for part in stage.command)}")
-        if stores and stage.name.startswith("nbval"):
-            env = {**env, "LOOMNB_STORE": str(Path(stores) / (stage.name.split()[1] + ".duckdb"))}
-        start = time.monotonic()
-        code = subprocess.call(stage.command, cwd=ROOT, env=env)
-        first = first or code
-        report.append(f"  {'FAILED ' if code else 'passed '}  {stage.name}  ({time.monotonic() - start:.0f} s)")
+        with ThreadPoolExecutor(2) as pool:
+            ended = list(pool.map(lambda stage: run_stage(stage, env_of(stage, env, stores)), group))
+        for stage, (code, seconds) in zip(group, ended, strict=True):
+            first = first or code
+            report.append(f"  {'FAILED ' if code else 'passed '}  {stage.name}  ({seconds:.0f} s)")
     say("\nSummary\n" + "\n".join(report))
     return first
+
+
+def groups(stages: list[Stage]) -> list[list[Stage]]:
+    """The stages in their order, those in one list that may run beside one another."""
+    made: list[list[Stage]] = []
+    for stage in stages:
+        if stage.beside and made and made[-1][-1].beside:
+            made[-1].append(stage)
+        else:
+            made.append([stage])
+    return made
+
+
+def env_of(stage: Stage, env: dict[str, str], stores: str) -> dict[str, str]:
+    """A notebook has a store of its own: it starts on an empty one, as it would for a newcomer."""
+    if stores and stage.name.startswith("nbval"):
+        return {**env, "LOOMNB_STORE": str(Path(stores) / (stage.name.split()[1] + ".duckdb"))}
+    return env
+
+
+def run_stage(stage: Stage, env: dict[str, str]) -> "tuple[int, float]":
+    """Run one; its code and how long it took. What runs beside another says all it has to say at its end."""
+    head = f"\n=== {stage.name}: {' '.join(shown(part) for part in stage.command)}"
+    start = time.monotonic()
+    if not stage.beside:
+        say(head)
+        return subprocess.call(stage.command, cwd=ROOT, env=env), time.monotonic() - start
+    with Progress(stage.name), piped(stage.command, env) as process:
+        assert process.stdout is not None
+        text = process.stdout.read().decode(errors="replace")
+    say(head + "\n" + text.rstrip())
+    return process.returncode, time.monotonic() - start
 
 
 def shown(part: str) -> str:

@@ -78,6 +78,27 @@ def test_stages_stop_at_the_first_failure_and_end_with_its_code(capfd: pytest.Ca
     ]
 
 
+def test_stages_beside_one_another_tell_their_output_whole_and_in_order(capfd: pytest.CaptureFixture[str]) -> None:
+    def stage(name: str) -> tasks.Stage:
+        return tasks.Stage(name, [sys.executable, "-c", f"print('{name} begins'); print('{name} ends')"], beside=True)
+
+    code = tasks.run_stages([stage("one"), stage("two")], dict(os.environ))
+
+    lines = [line for line in capfd.readouterr().out.splitlines() if line.endswith((" begins", " ends"))]
+    assert (code, sorted([lines[:2], lines[2:]])) == (0, [["one begins", "one ends"], ["two begins", "two ends"]])
+
+
+def test_a_failure_among_stages_beside_one_another_is_the_end(capfd: pytest.CaptureFixture[str]) -> None:
+    def stage(name: str, code: int, *, beside: bool) -> tasks.Stage:
+        return tasks.Stage(name, [sys.executable, "-c", f"raise SystemExit({code})"], beside=beside)
+
+    stages = [stage("one", 4, beside=True), stage("two", 0, beside=True), stage("three", 0, beside=False)]
+
+    assert tasks.run_stages(stages, dict(os.environ)) == 4
+    summary = capfd.readouterr().out.split("Summary")[1]
+    assert [line.split()[0] for line in summary.strip().splitlines()] == ["FAILED", "passed", "not"]
+
+
 def test_the_result_of_a_notebook_is_the_text_of_its_outputs() -> None:
     outputs = [
         {"output_type": "stream", "text": ["a\n", "b\n"]},

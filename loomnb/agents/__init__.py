@@ -7,7 +7,15 @@ from loomnb.agents.control_flow import (
     is_control_flow_signal,
     is_replay_integrity_error,
 )
-from loomnb.agents.definition import AGENT_CONFIG, AgentRunDefinition, fingerprint_of, know_agent, origin_of, streams_of
+from loomnb.agents.definition import (
+    AGENT_CONFIG,
+    AgentRunDefinition,
+    canceled_rows,
+    fingerprint_of,
+    know_agent,
+    origin_of,
+    streams_of,
+)
 from loomnb.agents.delegation import StartAgent, delegation_tool, delegation_tools, tool_name_of
 from loomnb.agents.deps import Budget, LoopDeps
 from loomnb.agents.diagnostics import subscribe as subscribe_diagnostics
@@ -292,6 +300,7 @@ __all__ = [
     "agent_store_of",
     "agent_tool",
     "ask_key",
+    "canceled_rows",
     "check_intake",
     "close_empty_roles",
     "create_frame_buffer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loomnb.agents.approvals import accept_ask
 from loomnb.agents.delegation import StartAgent
@@ -13,7 +13,8 @@ from loomnb.agents.deps import LoopDeps
 from loomnb.agents.failures import RunCancelledError, agent_failure_code, stream_failure
 from loomnb.agents.frames import frame
 from loomnb.agents.hooks import JournalHooks
-from loomnb.agents.journal_store import JournalAgentStore, agent_store_of, collecting
+from loomnb.agents.journal_batch import collecting
+from loomnb.agents.journal_store import JournalAgentStore, agent_store_of
 from loomnb.agents.loop import run_agent_loop
 from loomnb.agents.memory_sink import MemorySink
 from loomnb.agents.settling import settle_dead_run
@@ -36,7 +37,10 @@ from loomnb.runtime import (
     current_attempt,
 )
 
-__all__ = ["AGENT_CONFIG", "AgentRunDefinition", "fingerprint_of", "know_agent", "origin_of", "streams_of"]
+if TYPE_CHECKING:  # for its types only: DuckDB is loaded by who opens a store
+    from loomnb.store import Database, Row
+
+__all__ = ["AGENT_CONFIG", "AgentRunDefinition", "canceled_rows", "fingerprint_of", "know_agent", "origin_of", "streams_of"]
 
 TURN = "turn"
 
@@ -181,10 +185,12 @@ class AgentRunDefinition:
         was_on = record.call is not None
         await live.begin(recoverable=True, replays=True)
         live.at_end(lambda reason: _stopped(store, record, live, reason))
-        if was_on:
-            with collecting() as rows:
-                await store.bump_run_retries(record.id)
-            live.add_rows(rows)
+        with collecting() as rows:
+            if was_on:
+                await store.reopen_run(record.id)
+            else:
+                await _forget_turn(store, record.id, args["thread"])
+        live.add_rows(rows)
         deps = self.make(record, args, store)
         hooks = JournalHooks(record.id, live, store, _STREAMS, deps.registry, args["thread"], start_agent=self.start_agent)
         try:
@@ -211,17 +217,36 @@ class AgentRunDefinition:
         _STREAMS.finish(record.id, last)
 
 
+async def _forget_turn(store: JournalAgentStore, run_id: str, thread_id: str) -> None:
+    """A turn begins, or begins anew (`run.retry(fresh=True)`): what it said before is taken out of its thread."""
+    messages = store.messages(thread_id)
+    if messages and messages[-1].run_id == run_id:
+        first = next(m for m in messages if m.run_id == run_id)
+        await store.truncate_from(thread_id, str(first.id))
+
+
 def _stopped(store: JournalAgentStore, record: RunRecord, live: LiveCall, reason: BaseException) -> None:
     """The access of a turn ended. If it was stopped, its row says so; if it could not be stored, memory is read anew."""
     thread = record.loaded_args["thread"]
     if live.broken is not None:
         store.forget(thread)
     elif getattr(reason, "code", "") == "RUN_STOPPED":
-        with collecting() as rows:
-            finished(settle_dead_run(store, record.id, {"code": "cancelled", "message": ""}, thread))
-        if rows:
-            live.engine.database.put(rows, lambda *_: None)
+        live.leave(_settled(store, record))
         _STREAMS.finish(record.id, frame("cancelled"))
+
+
+def _settled(store: JournalAgentStore, record: RunRecord) -> list[Row]:
+    with collecting() as rows:
+        about = {"code": "cancelled", "message": ""}
+        finished(settle_dead_run(store, record.id, about, record.args["thread"]))
+    return rows
+
+
+def canceled_rows(database: Database, record: RunRecord) -> Sequence[Row]:
+    """What is stored with a run that is canceled at rest, when it is a turn of an agent: its calls wait for nobody any more."""
+    if not isinstance(record.config, Mapping) or AGENT_CONFIG not in record.config:
+        return ()
+    return _settled(agent_store_of(database, record.source), record)
 
 
 def _input(args: Mapping[str, Any], name: str) -> AgentTurnInput:

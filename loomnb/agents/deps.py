@@ -10,7 +10,7 @@ from loomnb.agents.failures import BudgetExceededError
 from loomnb.agents.policies import DefaultApprovalPolicy
 from loomnb.agents.pricing import estimate_cost, price_of
 from loomnb.agents.registry import ToolRegistry
-from loomnb.agents.retrying import TransientRetry
+from loomnb.agents.retrying import TransientRetry, transient_retry
 from loomnb.agents.spi import (
     AgentPricingStore,
     AgentStore,
@@ -46,7 +46,7 @@ class Budget:
 
 @dataclass(kw_only=True)
 class LoopDeps:
-    """What a turn works with. The first six are required.
+    """What a turn works with. The first six are required. A run takes a copy: what it changes is its own.
 
     Attributes:
         model: what is asked, one turn at a time.
@@ -60,7 +60,7 @@ class LoopDeps:
         max_steps: calls of the model in one turn. When they are used up after tools, the turn completes with what there is.
         tool_allow_list: None: all tools; empty: none.
         tool_timeout_ms: None: no limit. A tool that takes longer is left running, and its call is recorded as failed.
-        tool_transient_retry: None switches it off.
+        tool_transient_retry: None or False switches it off; a mapping may say some of `attempts`, `backoff_ms`, `classifier`.
         follow_ups_count: suggestions after the answer; 0: none.
         retrieval_top_k: passages that are looked for before the turn, with a `retriever`.
         pricing_store: prices, for what the provider does not price itself.
@@ -76,8 +76,13 @@ class LoopDeps:
         output_instruction: of the structured pass; None: the built-in one.
         tool_timeouts: tool → milliseconds, for those that have a limit of their own.
         model_settings: what the provider takes beside: `temperature`, …
-        resolve_ui_catalog: the components a client may be shown: `() -> catalog`.
-        pacing: called with nothing before each call of a model; for what has to be kept from running away in tests.
+        resolve_ui_catalog: the components there are: `() -> catalog`, sync or async. Without one, what tools show is taken as it
+            is, and a client that says what it draws cannot be shown anything.
+        intake: the questions the agent begins with (`Intake`, or its JSON).
+        ask: whether the model may ask questions by the built-in tool.
+        personas: variants of the agent; a turn names one.
+        quota: tokens a day; looked at before anything is stored.
+        source: ids and the clock.
     """
 
     model: ModelProvider
@@ -94,7 +99,7 @@ class LoopDeps:
     tool_allow_list: Sequence[str] | None = None
     tool_timeout_ms: float | None = None
     tool_timeouts: Mapping[str, float] = field(default_factory=dict[str, float])
-    tool_transient_retry: TransientRetry | None = field(default_factory=TransientRetry)
+    tool_transient_retry: TransientRetry | Mapping[str, Any] | bool | None = field(default_factory=TransientRetry)
     follow_ups_count: int = 0
     retriever: Retriever | None = None
     retrieval_top_k: int = 5
@@ -127,11 +132,15 @@ class LoopDeps:
         """Refuse what cannot work, before anything is written.
 
         Raises:
-            DefinitionError: a number is no whole number in its range.
+            DefinitionError: a number is no whole number in its range, or the retries are none.
         """
+        if self.tool_transient_retry is not None:
+            self.tool_transient_retry = transient_retry(self.tool_transient_retry)
         for name, least in (
             ("max_steps", 1),
             ("max_delegation_depth", 0),
+            ("max_agent_appearances", 1),
+            ("retrieval_top_k", 1),
             ("follow_ups_count", 0),
             ("output_repair_attempts", 0),
         ):
@@ -153,12 +162,12 @@ class LoopDeps:
         return estimate_cost(answer.get("usage"), price_of(answer.get("modelId") or self.model_id or "unknown", self.prices))
 
     def budget_check(self, usage: Mapping[str, int], cost: float | None) -> None:
-        """Stop before the next call of a model, when what the run may use is used up.
+        """Stop before the next call of a model, when what the run may use is used up, as far as that is known.
 
         Raises:
             BudgetExceededError: it is.
         """
-        if self.budget is None or not usage:
+        if self.budget is None:
             return
         tokens = usage.get("inputTokens", 0) + usage.get("outputTokens", 0)
         if self.budget.tokens is not None and tokens >= self.budget.tokens:

@@ -6,11 +6,12 @@ Both wait like an approval and are put on record as calls of `ask`. Rules: contr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
+from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from loomnb.agents.spi import AnswersReply, ChatMessage
@@ -34,6 +35,7 @@ __all__ = [
 
 ASK_TOOL = "ask"
 _MOST = 5
+_MOST_DIGITS = 30
 
 
 class _Model(BaseModel):
@@ -60,6 +62,15 @@ class AskInput(_Model):
     max: float | None = None
     pattern: str | None = None
 
+    @field_validator("pattern")
+    @classmethod
+    def _is_a_pattern(cls, pattern: str | None) -> str | None:
+        try:
+            re.compile(pattern or "")
+        except re.error as exc:
+            raise ValueError(f"this is no pattern: {exc}") from exc
+        return pattern
+
 
 class IntakeQuestion(_Model):
     """A question: to pick from `options` (one, or several with `multiple`), or to fill in (`input`).
@@ -81,6 +92,10 @@ class IntakeQuestion(_Model):
         known = {o.value for o in self.options}
         if self.options and not set(self.defaults) <= known:
             raise ValueError(f"the defaults {sorted(set(self.defaults) - known)} are none of the options")
+        if len(self.defaults) > 1 and not self.multiple:
+            raise ValueError("only one can be picked, so it has only one default")
+        if self.input is not None and self.input.type == "select" and not self.options:
+            raise ValueError("a question to pick from needs options")
         return self
 
 
@@ -176,9 +191,9 @@ def accept_answers(request: Mapping[str, Any], payload: Any) -> dict[str, list[s
     out: dict[str, list[str]] = {}
     for name, question in questions.items():
         given = payload.get(name)
-        values = [] if given is None else [given] if not isinstance(given, (list, tuple)) else list(given)
+        values = [*given] if isinstance(given, (list, tuple)) else [given]
         try:
-            said = [_canonical(question, value) for value in values if value not in ("", None)]
+            said = [_canonical(question, value) for value in values if value is not None and value != ""]
             if len(said) > 1 and not question.multiple:
                 raise ValueError("only one can be picked")
             if not said and question.input is not None and question.input.required and not question.defaults:
@@ -194,41 +209,67 @@ def accept_answers(request: Mapping[str, Any], payload: Any) -> dict[str, list[s
 
 
 def _canonical(question: IntakeQuestion, value: Any) -> str:
-    kind = question.input.type if question.input is not None else "text"
-    if kind == "boolean":
-        text = str(value).strip().lower()
-        if text not in ("true", "false"):
-            raise ValueError("answer true or false")
-        return text
-    if kind == "number":
-        return _number(question.input, value)
-    text = str(value)
+    """A value as the one text that stands for it.
+
+    Raises:
+        ValueError: it does not fit; said for the person.
+    """
+    if not isinstance(value, (str, bool, int, float, date)):
+        raise ValueError("answer with a text")  # noqa: TRY004  # one kind of refusal, told to the person
+    rule = question.input
+    match rule.type if rule is not None else "text":
+        case "boolean":
+            text = _boolean(value)
+        case "number":
+            text = _number(rule, value)
+        case "date":
+            text = _date(value)
+        case kind:
+            text = _text(kind, rule, str(value))
     if question.options and text not in {o.value for o in question.options}:
         raise ValueError(f"{text!r} is none of: {', '.join(o.value for o in question.options)}")
-    if kind == "date":
-        try:
-            return date.fromisoformat(text).isoformat()
-        except ValueError:
-            raise ValueError("write the date as YYYY-MM-DD") from None
+    return text
+
+
+def _text(kind: str, rule: AskInput | None, text: str) -> str:
     if kind == "email" and not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", text):
         raise ValueError("this is no e-mail address")
-    if kind == "url" and not re.match(r"https?://\S+$", text):
+    if kind == "url" and not re.fullmatch(r"https?://\S+", text):
         raise ValueError("write an address that begins with https:// or http://")
-    if question.input is not None and question.input.pattern and not re.fullmatch(question.input.pattern, text):
-        raise ValueError(f"it does not fit the pattern {question.input.pattern}")
+    if rule is not None and rule.pattern and not re.fullmatch(rule.pattern, text):
+        raise ValueError(f"it does not fit the pattern {rule.pattern}")
     return text
+
+
+def _boolean(value: Any) -> str:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError("answer true or false")
+    return text
+
+
+def _date(value: Any) -> str:
+    try:
+        return date.fromisoformat(str(value).strip()).isoformat()
+    except ValueError:
+        raise ValueError("write the date as YYYY-MM-DD") from None
 
 
 def _number(rule: AskInput | None, value: Any) -> str:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{value!r} is no number") from None
-    if rule is not None and ((rule.min is not None and number < rule.min) or (rule.max is not None and number > rule.max)):
-        raise ValueError(
-            f"give a number from {rule.min if rule.min is not None else '…'} to {rule.max if rule.max is not None else '…'}"
-        )
-    return str(int(number)) if number == int(number) else repr(number)
+        number = Decimal(str(value).strip())
+    except InvalidOperation:
+        number = Decimal("NaN")
+    # An exponent is a short way to write a number that fills the memory when it is written out.
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
+        raise ValueError(f"{value!r} is no number")
+    low, high = (rule.min, rule.max) if rule is not None else (None, None)
+    if (low is not None and number < Decimal(str(low))) or (high is not None and number > Decimal(str(high))):
+        told = [f"{word} {end:g}" for word, end in (("from", low), ("to", high)) if end is not None]
+        raise ValueError(f"give a number {' '.join(told)}")
+    text = f"{number:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text
 
 
 def settle_answers(request: Mapping[str, Any], reply: AnswersReply) -> dict[str, Any]:
@@ -239,7 +280,8 @@ def settle_answers(request: Mapping[str, Any], reply: AnswersReply) -> dict[str,
     lines: list[str] = []
     for data in request["questions"]:
         question = IntakeQuestion.model_validate(data)
-        values = list(given.get(question.id) or ())
+        said = given.get(question.id) or ()
+        values = [said] if isinstance(said, str) else [*said]
         if not values:
             values = list(question.defaults)
             defaulted.append(question.id)
@@ -255,8 +297,3 @@ def intake_message(call: Mapping[str, Any], output: Mapping[str, Any]) -> ChatMe
     """The message that tells the model of the answers: a call of `ask` with its result."""
     result = {"id": call["id"], "name": call["name"], "output": output}
     return ChatMessage(role="assistant", content="", tool_calls=[dict(call)], tool_results=[result])
-
-
-def questions_of(request: Mapping[str, Any]) -> Sequence[IntakeQuestion]:
-    """The questions of a request."""
-    return [IntakeQuestion.model_validate(q) for q in request["questions"]]

@@ -9,6 +9,7 @@ is not repeated. A call of a model or a `read` tool that was in flight is made a
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -18,7 +19,8 @@ from loomnb.agents.child_runs import ChildRuns
 from loomnb.agents.control_flow import NonDeterminismError
 from loomnb.agents.delegation import StartAgent
 from loomnb.agents.history import drop_blank, settle_history, unanswered_calls
-from loomnb.agents.journal_store import JournalAgentStore, collecting
+from loomnb.agents.journal_batch import collecting
+from loomnb.agents.journal_store import JournalAgentStore
 from loomnb.agents.registry import ToolRegistry
 from loomnb.agents.results import STOPPED
 from loomnb.agents.spi import AnswersReply, Decision, TokenStreamSink, ToolContext
@@ -42,6 +44,7 @@ class JournalHooks:
         store: where its thread is.
         sink: where its frames go.
         registry: the tools, for what an approval shows.
+        thread_id: the thread it stands in.
         start_agent: starts runs of other agents; None: nobody can be asked here.
     """
 
@@ -86,18 +89,25 @@ class JournalHooks:
         return await self._checkpoint(name, fn)
 
     async def _checkpoint(self, name: str, fn: Callable[[], Awaitable[Any]]) -> Any:
-        async def collected() -> Any:
-            with collecting() as rows:
-                value = await fn()
-            return value, rows
-
         position, found = self._live.next_number, self._live.recorded_next
         try:
-            return await self._live.checkpoint(name, collected, effect=name.startswith(_EFFECTS))
+            return await self._live.checkpoint(name, lambda: self._collected(fn), effect=name.startswith(_EFFECTS))
         except StepError as exc:
             if _diverged(exc):
                 raise NonDeterminismError(position, found, name) from exc
             raise
+
+    async def _collected(self, fn: Callable[[], Awaitable[Any]]) -> Any:
+        with collecting(self._live.check) as rows:
+            try:
+                return storable(await fn()), rows
+            except BaseException:
+                if rows and self._live.alive:
+                    # What it wrote before it failed is in memory, and will not be stored: what was before it, is.
+                    await self._live.flush()
+                    for thread_id in {row[0] for row in rows}:
+                        self._store.forget(thread_id)
+                raise
 
     async def _load_thread(self, name: str, fn: Callable[[], Awaitable[Any]]) -> Any:
         """The history, of which only the ends are put on record: it stands in the journal already, and does not change."""
@@ -164,13 +174,16 @@ class JournalHooks:
 
     async def begin_action(self, name: str, call: Mapping[str, Any]) -> Any:
         """Mark that an action begins; what stands for its result, if it had begun before and nobody wants it made again."""
-        asked = f"interrupted:{call['id']}"
-        if self._live.is_marked(name) and self._live.recorded_next != name:
+        mark, time = name, 1
+        while self._live.is_marked(mark) and self._live.recorded_next != name:
+            asked = f"interrupted:{call['id']}" + (f"#{time}" if time > 1 else "")
             decision = await self._ask(asked, interrupted_content(call), "approval", Decision.from_json)
             if not decision.approved:
                 return pushed(error=STOPPED, interrupted=True)
-        elif self._live.recorded_next is None:
-            await self._live.mark(name)
+            time += 1
+            mark = f"{name}#{time}"  # begun once more: should the kernel die again, a person is asked again
+        if self._live.recorded_next is None:
+            await self._live.mark(mark)
         return None
 
     async def _ask(self, name: str, content: Any, kind: str, again: Callable[[Any], Any]) -> Any:
@@ -208,6 +221,20 @@ class JournalHooks:
 class _Anybody:
     def can(self, actor: Any, tool: Any) -> bool:
         return True
+
+
+def storable(value: Any) -> Any:
+    """What a model or a tool gave, as it can be stored: half a surrogate pair and NUL in its texts become the replacement
+    character, a number that is none becomes None. Models say such things; a turn must not fail of it."""
+    if isinstance(value, str):
+        if value.isascii() and "\0" not in value:
+            return value
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+    if isinstance(value, Mapping):
+        return {storable(name): storable(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [storable(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _diverged(exc: BaseException) -> bool:

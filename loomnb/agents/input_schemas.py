@@ -16,6 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from loomnb.agents.control_flow import is_not_a_failure
 from loomnb.agents.spi import settled
 from loomnb.agents.tool_errors import Issue
+from loomnb.asks import Schema
 from loomnb.errors import DefinitionError, NotJson
 from loomnb.jsonvalue import dumps, freeze, thaw
 
@@ -48,6 +49,8 @@ class InputSchema:
         self._owner = owner
         self._adapter: TypeAdapter[Any] | None = None
         self._validator: Any = None
+        self._said: Any = None
+        """What `told` made of a schema that cannot change, frozen: it is asked for with every call of a model."""
         if schema is None or _own(schema, "parse"):
             return
         if isinstance(schema, Mapping):
@@ -90,6 +93,14 @@ class InputSchema:
         """
         if self._schema is None:
             return {**_ANY, "properties": {}}
+        if self._said is None:
+            told = self._tell()
+            if self._adapter is None and self._validator is None and not isinstance(self._schema, Schema):
+                return told  # an object of somebody's, which may say something else tomorrow
+            self._said = freeze(told)
+        return cast("dict[str, Any]", thaw(self._said))
+
+    def _tell(self) -> dict[str, Any]:
         if self._validator is not None:
             return _draft_7(self._schema)
         if self._adapter is None:

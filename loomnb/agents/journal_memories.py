@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from loomnb.agents.journal_store import put_row
+from loomnb.agents.journal_batch import collector
 from loomnb.agents.memories import Memory
 from loomnb.jsonvalue import dumps
 from loomnb.store import Database
@@ -40,7 +41,7 @@ class JournalMemories:
             StoreClosed: the store was closed.
         """
         body = {"scope": memory.scope, "key": memory.key, "fact": memory.fact, "pinned": memory.pinned, "at": memory.at}
-        put_row(self._database, (_MEMORIES, "memory.written", dumps(body)))
+        self._put("memory.written", body)
 
     def forget(self, scope: str, key: str) -> bool:
         """Delete one; whether it was there. Its text stays in the journal, of which nothing is taken away.
@@ -50,5 +51,14 @@ class JournalMemories:
         """
         if all(memory.key != key for memory in self.list([scope])):
             return False
-        put_row(self._database, (_MEMORIES, "memory.forgotten", dumps({"scope": scope, "key": key})))
+        self._put("memory.forgotten", {"scope": scope, "key": key})
         return True
+
+    def _put(self, kind: str, body: Mapping[str, Any]) -> None:
+        row = (_MEMORIES, kind, dumps(body))
+        here = collector()
+        if here is None:
+            self._database.commit([row])
+        else:
+            here.check()
+            here.rows.append(row)

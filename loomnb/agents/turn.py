@@ -16,6 +16,7 @@ from loomnb.agents.effects import AskAnswers, Checkpoint, Direct, Effect, Patche
 from loomnb.agents.failures import QuotaExceededError
 from loomnb.agents.spi import AgentTurnInput, AgentTurnResult
 from loomnb.agents.turn_steps import Flow, Shape, SoFar, Steps
+from loomnb.agents.work import UNNAMED
 from loomnb.agents.work import TurnWork as W
 
 __all__ = ["Shape", "turn"]
@@ -50,7 +51,7 @@ def turn(deps: LoopDeps, given: AgentTurnInput, shape: Shape) -> Generator[Effec
         messages += yield from _intake(loaded)
     cancellable = shape.cancellable and (yield Patched("agent:cancellation"))
     yield from Steps(deps, shape, bool(cancellable), asked["content"], found.get("passages"), messages, so_far).run()
-    if loaded.get("title") in ("", "New chat", None):
+    if (loaded.get("title") or "") in UNNAMED:
         yield Checkpoint("persist:title", W.save_title, (asked["content"],))
     if given.deliver_to is not None:
         yield Checkpoint("deliver:detached", W.deliver, (so_far.answer,))

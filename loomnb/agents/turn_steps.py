@@ -17,6 +17,7 @@ __all__ = ["Flow", "Shape", "SoFar", "Steps"]
 
 Flow = Generator[Effect, Any, Any]
 _CUT_OFF = ("length", "max_tokens")
+_DONE = ("stop", "end_turn", "tool-calls")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,8 @@ class SoFar:
 
     @property
     def spent(self) -> tuple[dict[str, int], float | None]:
-        """What a budget is held against."""
-        return dict(self.usage), self.total_cost
+        """What a budget is held against: all that is known of it."""
+        return dict(self.usage), self.cost
 
     @property
     def answer(self) -> str:
@@ -113,7 +114,7 @@ class Steps:
         follow_ups: Any = None
         if not answer["toolCalls"]:
             made += yield from self._structured(heard, answer, text, i)
-            follow_ups = yield from self._follow_ups(heard, text, i)
+            follow_ups = yield from self._follow_ups(heard, answer, text, i)
         said = yield Checkpoint(f"persist:assistant:{i}", W.save_assistant, (answer, text, cost, follow_ups, made))
         for one in made:
             name = "retrieval" if one["name"] == "retrieve" else "structured"
@@ -124,7 +125,7 @@ class Steps:
         used = {name: answer[name] for name in ("usage", "reasoningMs", "modelId") if answer.get(name) is not None}
         yield Checkpoint(f"stream:step-finish:{i}", W.step_finish, ({"answer": used, "costUsd": cost},))
         if done is None:
-            self.so_far.stopped_by = "length" if answer.get("finish") in _CUT_OFF else ""
+            self.so_far.stopped_by = _stopped_by(answer.get("finish") or "stop")
         elif done.ends_turn:
             self.so_far.stopped_by = "terminal"
         return done is None or done.ends_turn
@@ -137,7 +138,7 @@ class Steps:
     def _account(self, answer: Mapping[str, Any], i: int) -> Flow:
         """Judge an answer, book what it used, and only then refuse it; its text as it may be read, and its cost."""
         gated: Any = {"text": answer["text"]}
-        if self.deps.output_processors:
+        if _is_held(answer):
             gated = yield Checkpoint(f"process:output:{i}", W.gate, (answer, i))
         cost = self.deps.cost_of(answer)
         self.so_far.add(answer, cost)
@@ -211,7 +212,7 @@ class Steps:
             given = yield Checkpoint(f"structured:{i}:{a}", W.structured, (about, problem, a))
             self.so_far.add(given, deps.cost_of(given))
             yield Checkpoint(f"persist:usage:structured:{i}:{a}", W.save_usage, (given, "structured_output"))
-            if deps.output_processors:
+            if _is_held(answer):
                 verdict = yield Checkpoint(f"process:output:structured:{i}:{a}", W.gate_plain, (given["text"], i))
                 _refuse(verdict)
                 if verdict["text"] != given["text"]:
@@ -228,17 +229,29 @@ class Steps:
         assert problem is not None  # there is always a first attempt
         raise StructuredOutputError(problem["issues"], problem["text"], problem["attempts"], cut_off=problem["cutOff"])
 
-    def _follow_ups(self, heard: Sequence[Any], text: str, i: int) -> Flow:
+    def _follow_ups(self, heard: Sequence[Any], answer: Mapping[str, Any], text: str, i: int) -> Flow:
         """What the person may want to ask next; None where nobody wants to know."""
         if self.deps.follow_ups_count <= 0:
             return None
         given = yield Checkpoint(f"followups:{i}", W.follow_ups, ((heard, text, i, self.so_far.spent),))
         kept = given["suggestions"]
-        if self.deps.output_processors:
+        if _is_held(answer):
             kept = yield Checkpoint(f"process:output:followups:{i}", W.gate_each, (kept, i))
         self.so_far.add(given, self.deps.cost_of(given))
         yield Checkpoint(f"persist:usage:followups:{i}", W.save_usage, (given, "follow_ups"))
         return kept
+
+
+def _stopped_by(finish: str) -> str:
+    """Why a model ended its last step, where it was not simply done."""
+    if finish in _CUT_OFF:
+        return "length"
+    return "" if finish in _DONE else finish
+
+
+def _is_held(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer was held back for a gate: what is on record of it says so, and not who would judge it now."""
+    return "frames" in answer or "releasedText" in answer
 
 
 def _refuse(gated: Mapping[str, Any]) -> None:

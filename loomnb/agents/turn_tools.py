@@ -73,7 +73,8 @@ class StepTools:
 
     def _together(self, claims: Sequence[Any]) -> Flow:
         pairs = [*zip(self._calls, claims, strict=True)]
-        outcomes = yield Parallel([self._tool(call, claim, None) for call, claim in pairs if "preflight" not in claim])
+        runs = [self._tool(call, claim, None) for call, claim in pairs if "preflight" not in claim]
+        outcomes = (yield Parallel(runs)) if runs else []
         errors = [error for _, error in outcomes if error is not None]
         if errors:  # a signal of the runner: nothing is stored for the siblings that finished
             raise errors[0]

@@ -18,8 +18,10 @@ from loomnb.agents.work_base import hash_of, jsonable
 from loomnb.agents.work_model import ModelWork
 from loomnb.errors import InvalidRequest
 
-__all__ = ["TurnWork"]
+__all__ = ["UNNAMED", "TurnWork"]
 
+UNNAMED = ("", "New chat")
+"""The titles of threads that nobody named."""
 _TITLE = 60
 
 
@@ -47,7 +49,7 @@ class TurnWork(ModelWork):
         verdict = await settled(self.deps.quota.check(self.given.actor, self.given.day or self.deps.day))
         if not verdict.within_limit:
             told = {"usedTokens": verdict.used_tokens, "limitTokens": verdict.limit_tokens}
-            publish("quota.exceeded", {"actorId": self.given.actor.id, **told})
+            publish("quota.exceeded", {"actorId": self.given.actor.id, **told}, self.run_id)
         return {"withinLimit": verdict.within_limit, "usedTokens": verdict.used_tokens, "limitTokens": verdict.limit_tokens}
 
     async def save_user(self) -> Any:
@@ -154,7 +156,7 @@ class TurnWork(ModelWork):
         ):
             passages = await settled(self.deps.retriever.retrieve(query, top_k=self.deps.retrieval_top_k))
         publish("retrieved", {"runId": self.run_id, "query": query, "count": len(passages)}, self.run_id)
-        return jsonable(list(passages), "passages")
+        return jsonable([{"text": one} if isinstance(one, str) else one for one in passages], "passages")
 
     async def list_prices(self) -> Any:
         """The prices of this run, once."""
@@ -174,7 +176,10 @@ class TurnWork(ModelWork):
     # -- the end ------------------------------------------------------------------------------------
 
     async def save_title(self, text: str) -> str:
-        """Name the thread after what was asked first."""
+        """Name the thread after what was asked first, unless somebody named it meanwhile."""
+        thread = await self.deps.store.get_thread(self.given.thread_id)
+        if thread is not None and thread.title not in UNNAMED:
+            return thread.title
         words = " ".join(text.split())
         title = words if len(words) <= _TITLE else f"{words[: _TITLE - 3]}..."
         title = title or "New chat"

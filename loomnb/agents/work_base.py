@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -63,7 +64,7 @@ def for_model(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message without what is the store's business. Edited arguments are told with the result they led to."""
     out = {name: message[name] for name in _TOLD if message.get(name) is not None}
     if out.get("toolCalls"):
-        out["toolCalls"] = [{name: call[name] for name in _ASKED} for call in out["toolCalls"]]
+        out["toolCalls"] = [{name: call.get(name) for name in _ASKED} for call in out["toolCalls"]]
     if out.get("toolResults"):
         out["toolResults"] = [_edited(result) for result in out["toolResults"]]
     return out
@@ -104,8 +105,9 @@ class Announcing(FrameReader):
         self._kinds = kinds
         self._taken = taken
         self._own = own
-        self._renamed: dict[str, str] = {}
-        self._begun: set[str] = set()
+        self._given: dict[str, list[str]] = {}
+        """The provider's id → the ids of the calls that have it, in their order."""
+        self._told: dict[str, int] = {}
         self._made = 0
         self.announced: set[str] = set()
         """Calls whose input a reader has seen whole."""
@@ -116,7 +118,7 @@ class Announcing(FrameReader):
         for one in frame_lines(line):
             event = decode_stream_event(one)
             kind = event["kind"] if event is not None else ""
-            if event is not None and kind.startswith("tool-input-"):
+            if event is not None and kind.startswith("tool-input-") and isinstance(event.get("id"), str):
                 await super().write(self._put_right(event))
             else:
                 self.wrote_text = self.wrote_text or kind == "text"
@@ -127,40 +129,34 @@ class Announcing(FrameReader):
         await super().write(line)
 
     def _put_right(self, event: dict[str, Any]) -> str:
-        call_id = str(event.get("id"))
-        if call_id not in self._begun and call_id not in self._renamed:
-            self._begin(call_id)
-        event["id"] = self._renamed.get(call_id, call_id)
+        call_id: str = event["id"]
+        given = self._given.get(call_id, [])
+        is_another = event["kind"] == "tool-input-start" or (
+            event["kind"] == "tool-input-available" and bool(given) and given[-1] in self.announced
+        )
+        event["id"] = self._begin(call_id) if is_another or not given else given[-1]
         if event["kind"] != "tool-input-delta":
             event["toolKind"] = shown_kind(self._kinds.get(str(event.get("name")), "read"))
         if event["kind"] == "tool-input-available":
             self.announced.add(event["id"])
-        return dumps(event)
+        return json.dumps(event, separators=(",", ":"))
 
-    def _begin(self, call_id: str) -> None:
-        if call_id in self._taken:
-            self._renamed[call_id] = self._new_id()
-        self._begun.add(call_id)
-        self._taken.add(self._renamed.get(call_id, call_id))
-
-    def _new_id(self) -> str:
-        self._made += 1
-        return self._own(self._made - 1)
-
-    def id_of(self, call_id: str, settled_ids: set[str]) -> str:
-        """The id of a call in the turn's result: that of its frames, and never one that another call has.
-
-        Args:
-            call_id: the provider's; it may be empty.
-            settled_ids: those that calls of this turn have by now; this one is added.
-        """
-        if call_id and call_id not in self._begun:
-            self._begin(call_id)
-        mine = self._renamed.get(call_id, call_id)
-        if not mine or mine in settled_ids:
-            mine = self._new_id()
-        settled_ids.add(mine)
+    def _begin(self, call_id: str) -> str:
+        """The id of a call that nobody has heard of so far."""
+        mine = call_id
+        if not mine or mine in self._taken:
+            mine = self._own(self._made)
+            self._made += 1
+        self._taken.add(mine)
+        self._given.setdefault(call_id, []).append(mine)
         return mine
+
+    def id_of(self, call_id: str) -> str:
+        """The id of the next call in the turn's result that the provider gives this one (it may be empty): that of its frames."""
+        nth = self._told.get(call_id, 0)
+        self._told[call_id] = nth + 1
+        given = self._given.get(call_id, [])
+        return given[nth] if nth < len(given) else self._begin(call_id)
 
 
 def shown_kind(kind: str) -> str:

@@ -105,7 +105,7 @@ class ModelWork(ToolWork):
         dispatch = optional(self.hooks, "dispatch_llm")
         mode = gate_mode(processors, is_dispatched=dispatch is not None)
         gate = gate_writer(mode, self.writer, processors, self.processor_context(step))
-        watching = self.announcing(gate, offered, told, step)
+        watching = self.announcing(gate, offered, [*messages, *told], step)
         request = TurnRequest(
             system=prompt["system"] if prompt is not None else await self.system_prompt(),
             messages=[for_model(m) for m in told],

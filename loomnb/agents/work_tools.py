@@ -14,7 +14,7 @@ from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.elicitation import ASK_TOOL, ask_definition, check_ask
 from loomnb.agents.memories import REMEMBER_TOOL, memories_of, memory_block, remember_definition
 from loomnb.agents.memories import told_resolved as memory_resolved
-from loomnb.agents.retrying import invoke_with_transient_retry
+from loomnb.agents.retrying import TransientRetry, invoke_with_transient_retry
 from loomnb.agents.skills import SKILL_TOOL, skill_definition, skills_block, skills_of
 from loomnb.agents.skills import told_resolved as skills_resolved
 from loomnb.agents.spi import ToolContext, ToolKind, ToolSpec, optional, settled
@@ -36,6 +36,8 @@ __all__ = ["Offered", "ToolWork"]
 
 _TERMINAL_KINDS = ("read", "action")
 _OWN_KINDS = ("skill", "memory")
+_LEFT_BEHIND: set[asyncio.Future[Any]] = set()
+"""Tools that took too long and are still at work: an event loop alone would let go of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +71,21 @@ class ToolWork(RecordWork):
         return out
 
     def announcing(
-        self, gate: SinkWriter, offered: Mapping[str, Offered], told: Sequence[Mapping[str, Any]], step: int
+        self, gate: SinkWriter, offered: Mapping[str, Offered], messages: Sequence[Mapping[str, Any]], step: int
     ) -> Announcing:
         """What a provider writes its turn to: it knows what was offered, and which ids of calls the thread has already.
 
         Some servers count ids from nought in each answer; rows, frames and results are matched by them.
         """
-        taken = {call["id"] for message in told for call in (message.get("toolCalls") or ())}
+        taken = {call["id"] for message in messages for call in (message.get("toolCalls") or ())}
         kinds = {name: one.kind for name, one in offered.items()}
         return Announcing(gate, self.deps.source.monotonic, kinds, taken, lambda n: f"call-{self.run_id}-{step}-{n}")
 
     def stamped(self, calls: Sequence[ToolRequest], offered: Mapping[str, Offered], watching: Announcing) -> list[dict[str, Any]]:
         """The calls the model asks for, each with its kind: from what was offered here, whoever replays this."""
-        ids: set[str] = set()
         return [
             {
-                "id": watching.id_of(call.id, ids),
+                "id": watching.id_of(call.id),
                 "name": call.name,
                 "input": thaw(call.input),
                 "kind": self._kind_of(call.name, offered),
@@ -260,7 +261,7 @@ class ToolWork(RecordWork):
 
     def _retried(self, call: Mapping[str, Any], once: Any) -> Any:
         retry = self.deps.tool_transient_retry
-        if retry is None:
+        if not isinstance(retry, TransientRetry):
             return once()
 
         def on_retry(attempt: int, exc: BaseException) -> None:
@@ -274,13 +275,14 @@ class ToolWork(RecordWork):
         if ms is None:
             return await work
         task = asyncio.ensure_future(work)
-        task.add_done_callback(_looked_at)
+        task.add_done_callback(_is_over)
         try:
             done, _ = await asyncio.wait({task}, timeout=ms / 1000)
         except BaseException:
             task.cancel()
             raise
         if not done:
+            _LEFT_BEHIND.add(task)
             raise ToolTimeoutError(name, ms)
         return task.result()
 
@@ -385,6 +387,7 @@ def _message(exc: BaseException) -> str:
     return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
 
 
-def _looked_at(task: asyncio.Future[Any]) -> None:
+def _is_over(task: asyncio.Future[Any]) -> None:
+    _LEFT_BEHIND.discard(task)
     if not task.cancelled():
         task.exception()  # of a tool that was left running nobody asks any more

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -66,6 +67,7 @@ class Attempt:
         self.log: list[str] = []
         self.revoked = False
         self._tool_calls = 0
+        self._lock = threading.RLock()  # tools of one message of a model work side by side, sync ones on threads
 
     def tool_context(self) -> RunContext[Any]:
         """What a tool called by this move knows of the run. Each call has a key of its own: the first call's is not the second's.
@@ -74,7 +76,11 @@ class Attempt:
             OwnershipLost: the move is over.
         """
         self._check()
-        self._tool_calls += 1
+        place = self.live.place_key() if self.live is not None else None
+        if place is None:
+            with self._lock:
+                self._tool_calls += 1
+                place = str(self._tool_calls)
         record = self.record
         return RunContext(
             user_id=record.user_id,
@@ -82,14 +88,15 @@ class Attempt:
             workflow_id=record.id,
             args=record.loaded_args,
             config=record.loaded_config,
-            idempotency_key=f"{record.id}/{self.number}/{self._tool_calls}",
+            idempotency_key=f"{record.id}/{self.number}/{place}",
         )
 
     # -- state and result ------------------------------------------------------------------------
 
     def assign_state(self, partial: Mapping[str, Any]) -> None:
         """Merge keys into the state, shallowly. Copies and checks only what is new."""
-        dict.update(self.state, self._frozen(partial, self.state, "state"))
+        with self._lock:
+            dict.update(self.state, self._frozen(partial, self.state, "state"))
 
     def set_state(self, full: Mapping[str, Any]) -> None:
         """Replace the state."""
@@ -99,9 +106,10 @@ class Attempt:
 
     def assign_result(self, partial: Mapping[str, Any]) -> None:
         """Merge keys into the result, shallowly."""
-        base = self.result if isinstance(self.result, Mapping) else {}
-        self.result = freeze({**base, **self._frozen(partial, base, "result")})
-        self.result_dirty = True
+        with self._lock:
+            base = self.result if isinstance(self.result, Mapping) else {}
+            self.result = freeze({**base, **self._frozen(partial, base, "result")})
+            self.result_dirty = True
 
     def set_result(self, full: Any) -> None:
         """Replace the result; any JSON value."""
@@ -132,22 +140,23 @@ class Attempt:
 
     def save_document(self, entity: DocumentEntity) -> DocumentEntity:
         """Put it on the shelf, stamped with this move."""
-        self._check()
-        record = self.record
-        entity = record.shelf.put(
-            replace(
-                entity,
-                transition=self.move.name,
-                place=self.move.to,
-                labels=record.labels,
-                workflow_id=record.id,
-                workspace_id=record.workspace_id,
-                created_by=record.user_id,
-                created_at=record.source.now(),
+        with self._lock:
+            self._check()
+            record = self.record
+            entity = record.shelf.put(
+                replace(
+                    entity,
+                    transition=self.move.name,
+                    place=self.move.to,
+                    labels=record.labels,
+                    workflow_id=record.id,
+                    workspace_id=record.workspace_id,
+                    created_by=record.user_id,
+                    created_at=record.source.now(),
+                )
             )
-        )
-        self.saved.append(entity)
-        return entity
+            self.saved.append(entity)
+            return entity
 
     # -- sub-workflows ----------------------------------------------------------------------------
 
@@ -188,43 +197,44 @@ class Attempt:
             )
         stored, loaded = definition.parse_args(raw_args)
         stored_config, loaded_config = definition.parse_config(config)
-        child = RunRecord(
-            # By move and call, so that the same move made again after a crash would start the same child.
-            id=f"{record.id}.{self.number}.{len(self.children) + 1}",
-            workflow=definition.name,
-            source=record.source,
-            args=stored,
-            title=label or definition.title,
-            origin=definition.origin,
-            fingerprint=definition.fingerprint,
-            step_limit=definition.step_limit,
-            pipelined=record.pipelined,
-            loop=record.loop,
-            config=stored_config,
-            loaded_config=loaded_config,
-            services_of=record.services_of,
-            user_id=record.user_id,
-            app_name=record.app_name,
-            workspace_id=record.workspace_id,
-            loaded_args=loaded,
-            context=record.context,
-            host=record.host,
-            parent_id=record.id,
-            callback=freeze(dict(callback)) if callback is not None else None,
-        )
-        if show != "hidden":
-            content = {
-                "label": label or definition.name,
-                "workflowId": child.id,
-                "embed": show == "inline",
-                "expanded": show == "inline",
-            }
-            link = DocumentEntity(
-                id=self.new_document_id(), key=f"link_{child.id}", document_name="link", content=freeze(content)
+        with self._lock:
+            child = RunRecord(
+                # By move and call, so that the same move made again after a crash would start the same child.
+                id=f"{record.id}.{self.number}.{len(self.children) + 1}",
+                workflow=definition.name,
+                source=record.source,
+                args=stored,
+                title=label or definition.title,
+                origin=definition.origin,
+                fingerprint=definition.fingerprint,
+                step_limit=definition.step_limit,
+                pipelined=record.pipelined,
+                loop=record.loop,
+                config=stored_config,
+                loaded_config=loaded_config,
+                services_of=record.services_of,
+                user_id=record.user_id,
+                app_name=record.app_name,
+                workspace_id=record.workspace_id,
+                loaded_args=loaded,
+                context=record.context,
+                host=record.host,
+                parent_id=record.id,
+                callback=freeze(dict(callback)) if callback is not None else None,
             )
-            self.save_document(link)
-        self.children.append(child)
-        return child.id
+            if show != "hidden":
+                content = {
+                    "label": label or definition.name,
+                    "workflowId": child.id,
+                    "embed": show == "inline",
+                    "expanded": show == "inline",
+                }
+                link = DocumentEntity(
+                    id=self.new_document_id(), key=f"link_{child.id}", document_name="link", content=freeze(content)
+                )
+                self.save_document(link)
+            self.children.append(child)
+            return child.id
 
     def cancel_children(self) -> None:
         """Cancel the sub-workflows that still go on, now. Their callbacks come as of any child that was canceled.

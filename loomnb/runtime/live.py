@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import contextvars
 import hashlib
+import itertools
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -28,6 +29,7 @@ from loomnb.errors import (
     StepError,
     StorageFailed,
     StoreBusy,
+    StoreClosed,
     Unavailable,
 )
 from loomnb.jsonvalue import FrozenDict, changes, freeze, thaw
@@ -81,6 +83,21 @@ def _ignored(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()
 
+
+class _Place:
+    """A checkpoint that is being made: what is started in it is told apart by the checkpoint's number and its own."""
+
+    def __init__(self, live: LiveCall, number: int) -> None:
+        self.live = live
+        self._number = number
+        self._count = itertools.count(1)  # from any thread: tools of one message work side by side
+
+    def key(self) -> str:
+        return f"{self._number}/{next(self._count)}"
+
+
+_PLACE: contextvars.ContextVar[_Place | None] = contextvars.ContextVar("loom_checkpoint", default=None)
+"""The checkpoint that the code of this context is in."""
 
 _TOOL: contextvars.ContextVar[tuple[LiveCall, object] | None] = contextvars.ContextVar("loom_tool", default=None)
 """The call of a tool that the code of this context belongs to, with the execution it is part of: a run that the tool starts has
@@ -433,15 +450,27 @@ class LiveCall:
         sub = self.recorded(number, name, "")
         if sub is not None:
             return thaw(sub.result)
-        value, rows = await fn()
+        token = _PLACE.set(_Place(self, number))
+        try:
+            value, rows = await fn()
+        except (SystemExit, KeyboardInterrupt) as exc:  # in a task of its own it would end the loop of every run
+            raise tame(exc) from exc
+        finally:
+            _PLACE.reset(token)
         self.check()
-        self._buffer.append(SubStep(number, name, "", freeze(value)))
+        frozen = freeze(value)
+        self._buffer.append(SubStep(number, name, "", frozen))
         self._rows += rows
         if effect:
             await self.flush(wait=not self.record.pipelined)
         elif self._flushing is None:
             self._flushing = self.host.loop.call_later(_SOON, self._flush_now)
-        return value
+        return thaw(frozen)  # as a replay gives it
+
+    def place_key(self) -> str | None:
+        """What tells a call apart that is made in a checkpoint, the same whenever that is made again; None: it is in none."""
+        place = _PLACE.get()
+        return place.key() if place is not None and place.live is self else None
 
     @property
     def recorded_next(self) -> str | None:
@@ -471,9 +500,17 @@ class LiveCall:
         elif rows:
             self._put_behind(rows)
 
-    def _flush_now(self) -> None:
-        if self.alive:
+    def leave(self, rows: Sequence[Row]) -> None:
+        """It was stopped: store what it did until then, and these rows, without waiting. Nothing builds on it."""
+        self._rows += rows
+        with contextlib.suppress(StoreClosed):
             self._put_behind(self._taken())
+
+    def _flush_now(self) -> None:
+        self._flushing = None
+        with contextlib.suppress(StoreClosed):  # the kernel is going down: the next one makes it again
+            if self.alive:
+                self._put_behind(self._taken())
 
     def _taken(self, marks: Sequence[str] = ()) -> list[Row]:
         """The rows of what waits, which is taken for stored from here on: the next ones may build on it."""
@@ -631,6 +668,7 @@ def _pass_on(given: asyncio.Future[Any], answer: asyncio.Future[T], again: Calla
         return
     if exc is not None:
         answer.set_exception(exc)
+        _ignored(answer)
     else:
         answer.set_result(again(thaw(given.result())))
 

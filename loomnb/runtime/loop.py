@@ -57,6 +57,8 @@ class Runtime:
         self.pipelined = pipelined
         self._scripted = scripted
         self.closed = False
+        self.canceled_rows: Callable[[RunRecord], Sequence[Row]] = lambda _: ()
+        """What else is stored with the cancel of a run at rest, whether or not its definition is known here."""
         self.unrecoverable: dict[str, str] = {}
         """Runs that could not be read at open, with the reason. They were left as they are."""
         self.resumed: dict[str, None] = {}
@@ -581,7 +583,8 @@ class Runtime:
                 for r in resting:
                     r.status = after(r.status, Event.CANCELED)
                 if resting:
-                    self.database.commit([row(r, "run.canceled", r.standing()) for r in resting])
+                    rows = [row(r, "run.canceled", r.standing()) for r in resting]
+                    self.database.commit([*rows, *(more for r in resting for more in self.canceled_rows(r))])
             except BaseException:
                 for r, status in zip(resting, before, strict=True):
                     r.status = status

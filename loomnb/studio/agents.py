@@ -339,6 +339,7 @@ class Agent:
         labels: Sequence[str] = (),
         title: str | None = None,
         durability: Literal["sync", "pipelined"] | None = None,
+        loop: Literal["thread", "kernel"] = "thread",
     ) -> AgentRun:
         """Say something, and return at once. As a cell's last line it is the live panel; awaiting it gives an `AgentResult`.
 
@@ -355,6 +356,7 @@ class Agent:
             labels: free words to find it by.
             title: what people read above it; default: the agent's.
             durability: `pipelined` goes on while commits are in flight; default: the store's.
+            loop: `kernel` makes the turn on the notebook's own loop, for async clients that its tools have from a cell.
 
         Raises:
             Refused: the text is none, or blank with nothing attached.
@@ -363,7 +365,7 @@ class Agent:
         """
         asked = TurnRequested(
             text=text, thread=_thread_id(thread), attachments=attachments, model=model, persona=persona, key=key, fresh=fresh,
-            labels=labels, title=title, durability=durability,
+            labels=labels, title=title, durability=durability, loop=loop,
         )  # fmt: skip
         return start_turn(self.session, self, asked)
 

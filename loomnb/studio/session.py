@@ -11,7 +11,16 @@ from typing import Any, Literal, Self
 
 import duckdb
 
-from loomnb.agents import AGENT_CONFIG, JournalPricing, ModelPrice, agent_store_of, model_of_name, seed_model_prices
+from loomnb.agents import (
+    AGENT_CONFIG,
+    JournalPricing,
+    ModelPrice,
+    SqlGovernance,
+    agent_store_of,
+    canceled_rows,
+    model_of_name,
+    seed_model_prices,
+)
 from loomnb.asks import NOTHING, Ask, Script, check_confirmation, check_questions, read_answers
 from loomnb.blueprints import (
     Blueprint,
@@ -49,6 +58,7 @@ from loomnb.runtime import (
 )
 from loomnb.store import Database, Relation, damaged, query
 from loomnb.studio.chats import AgentRun
+from loomnb.studio.costs import Costs, CostsBy, costs_of
 from loomnb.studio.face import current_face, notebook_face
 from loomnb.studio.held import Held
 from loomnb.studio.queries import caller_names, frame_of, interruptible
@@ -98,6 +108,7 @@ class Loom:
             self._file_script: Script | None = None
             self._file_looked_for = False
             self.runtime = Runtime(self._database, source, pipelined=durability == "pipelined", scripted=self._scripted)
+            self.runtime.canceled_rows = lambda record: canceled_rows(self._database, record)
         except BaseException as exc:
             self._database.close()
             if isinstance(exc, duckdb.Error):
@@ -485,6 +496,21 @@ class Loom:
         )
         store = agent_store_of(self._database, self.runtime.source)
         store.now(seed_model_prices(JournalPricing(self._database), given))
+
+    def costs(self, by: CostsBy = "model") -> Costs:
+        """What calls of models used and cost: as a cell's last line a table; `.chart()` draws it.
+
+        Args:
+            by: one row for each `model`, `thread`, `agent` or `day`.
+
+        Raises:
+            Refused: there is no such grouping.
+        """
+        return costs_of(self.sql, by)
+
+    def governance(self) -> SqlGovernance:
+        """What those who are responsible for agents ask: `await loom.governance().run_metrics(DayRange(first, last))`."""
+        return SqlGovernance(self._database.read)
 
     # -- SQL --------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from loomnb.agents import (
 )
 from loomnb.blueprints import Blueprint, WorkflowModule
 from loomnb.errors import Conflict, NotFound, Refused
-from loomnb.runtime import CURRENT, FINISHED, RunRecord, Status
+from loomnb.runtime import CURRENT, FINISHED, Run, RunRecord, Status
 from loomnb.studio.chats import AgentRun
 from loomnb.studio.session import Loom
 from loomnb.workflows import BaseWorkflow, definition_of
@@ -64,6 +64,7 @@ class TurnRequested:
     labels: Sequence[str] = field(default_factory=tuple)
     title: str | None = None
     durability: Literal["sync", "pipelined"] | None = None
+    loop: Literal["thread", "kernel"] = "thread"
 
 
 def store_of(session: Loom) -> JournalAgentStore:
@@ -80,11 +81,12 @@ def start_turn(session: Loom, agent: AgentLike, asked: TurnRequested) -> AgentRu
     _check(agent, asked)
     key, parent = asked.key, None
     attempt = CURRENT.get()
-    if attempt is not None and key is None:
+    if attempt is not None and attempt.record.source is session.runtime.source:
+        parent = attempt.record.id
         # Made again after a crash, the move asks for the same turn: by the number of the call in it.
-        key, parent = attempt.tool_context().idempotency_key, attempt.record.id
+        key = key if key is not None else attempt.tool_context().idempotency_key
     store = store_of(session)
-    thread_id = asked.thread or _new_thread(session, store, agent, key, fresh=asked.fresh)
+    thread_id = asked.thread or _new_thread(session, agent, key, fresh=asked.fresh)
     args: dict[str, Any] = {"thread": thread_id, "text": asked.text, "actor": agent.actor.id}
     args |= {"roles": list(agent.actor.roles)} if agent.actor.roles is not None else {}
     args |= {"tenant": agent.actor.tenant_ref} if agent.actor.tenant_ref is not None else {}
@@ -96,20 +98,31 @@ def start_turn(session: Loom, agent: AgentLike, asked: TurnRequested) -> AgentRu
     # What the turn says, else what its thread is pinned to, else the agent's own.
     persona = next((one for one in (asked.persona, pinned, agent.default_persona) if one is not None), None)
     args |= {"persona": persona} if persona is not None else {}
+    fresh = asked.fresh or (parent is not None and _is_canceled(session, agent, key))
     record = session.runtime.start(
         agent.definition,
         args,
         key=key,
-        fresh=asked.fresh,
+        fresh=fresh,
         labels=asked.labels,
         title=asked.title,
         pipelined=None if asked.durability is None else asked.durability == "pipelined",
+        loop=asked.loop,
+        run_id=f"{parent}.{session.runtime.source.new_id('turn')}" if parent is not None else "",  # stopped with its parent
         config={AGENT_CONFIG: agent.name},
         admit=lambda live: _admit(live, thread_id),
     )
     if parent is not None and record.status is Status.FAILED:
         session.runtime.retry(record)  # the move is made again, and so is what it asked for
     return AgentRun(record, session.runtime, session.face)
+
+
+def _is_canceled(session: Loom, agent: AgentLike, key: str | None) -> bool:
+    """Whether the turn of a key was stopped: a move that asks for it once more means a new one, which can come to an end."""
+    rows = session.runtime.database.read(
+        "select status from runs where workflow = ? and key = ? order by number desc limit 1", [agent.definition.name, key]
+    )
+    return bool(rows) and rows[0][0] == Status.CANCELED
 
 
 def _check(agent: AgentLike, asked: TurnRequested) -> None:
@@ -137,9 +150,8 @@ def _admit(live: Sequence[RunRecord], thread_id: str) -> None:
             )
 
 
-def _new_thread(session: Loom, store: JournalAgentStore, agent: AgentLike, key: str | None, *, fresh: bool) -> str:
+def _new_thread(session: Loom, agent: AgentLike, key: str | None, *, fresh: bool) -> str:
     """The id of a new thread. With a key it follows from that: the same turn is found in the same thread."""
-    del store
     if key is None or fresh:
         return session.runtime.source.new_id("thread")
     return f"thread-{hashlib.sha256(f'{agent.name}/{key}'.encode()).hexdigest()[:12]}"
@@ -209,7 +221,18 @@ class RunTool:
             run = session.flow(self._what, input["intent"], key=ctx.idempotency_key)
         if run.status in (Status.FAILED, Status.INTERRUPTED):
             run.retry()
-        return await run
+        remove = ctx.abort_signal.add_listener(lambda why: _stop_with(run, why)) if ctx.abort_signal is not None else None
+        try:
+            return await run
+        finally:
+            if remove is not None:
+                remove()
+
+
+def _stop_with(run: Run, why: BaseException) -> None:
+    """The agent that waits for a run was stopped: so is the run. When its store is only closed, both go on in the next kernel."""
+    if getattr(why, "code", "") == "RUN_STOPPED" and run.status not in FINISHED:
+        run.cancel()
 
 
 def run_tool(thing: Any) -> tuple[ToolSpec, RunTool] | None:

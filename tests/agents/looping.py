@@ -1,4 +1,4 @@
-"""Help for tests of the agent loop: deps with sensible defaults, and runners: inline, and a positional journal that can replay."""
+"""Help for tests of the agent loop: deps with sensible defaults, and runners: inline, and a journal that can replay."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ANN = Actor(id="ann", roles=("user",))
 Step = Callable[[], Awaitable[Any]]
 
 
-def tool(name: str, execute: Callable[..., Any] = lambda input, ctx: "ok", **more: Any) -> Any:
+def tool(name: str, execute: Callable[..., Any] = lambda given, ctx: "ok", **more: Any) -> Any:
     return create_functional_tool(
         **{"name": name, "description": f"Tool {name}.", "input": dict[str, Any], "execute": execute, **more}
     )
@@ -71,6 +71,19 @@ class Throwing:
 
     async def run_turn(self, request: Any) -> TurnResult:
         raise AssertionError("The model was called.")
+
+
+class Writes:
+    """A model that writes its turn itself: a function of the request and of how many answers there are."""
+
+    def __init__(self, script: Any) -> None:
+        self._script = script
+        self.requests: list[Any] = []
+
+    async def run_turn(self, request: Any) -> TurnResult:
+        self.requests.append(request)
+        result = await self._script(request, sum(m["role"] == "assistant" for m in request.messages))
+        return said(result) if isinstance(result, str) else result
 
 
 class Suspended(Exception):

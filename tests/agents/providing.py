@@ -13,7 +13,8 @@ from loomnb.testing import ProtocolServer
 
 __all__ = ["ADD", "KEY", "KINDS", "OUTCOME", "Sink", "asked", "model_for", "said_to"]
 
-KEY = "sk-not-a-key-4711"
+KEY = "nobodys-key-4711"
+"""It does not look like one, so that only who knows it can take it out of a text."""
 
 KINDS = ("messages", "responses", "chat")
 """Anthropic's messages, OpenAI's Responses and OpenAI's chat completions."""

@@ -7,32 +7,19 @@ from typing import Any
 
 import pytest
 
-from loomnb.agents import Actor
-from loomnb.agents.failures import BudgetExceededError, QuotaExceededError
-from loomnb.agents.deps import Budget
-from loomnb.agents.spi import ModelPrice, QuotaVerdict
-from loomnb.errors import InvalidRequest
+from loomnb.agents.failures import RepeatedCallError, RunCancelledError
+from loomnb.agents.spi import ToolCallRow
+from loomnb.errors import DefinitionError, InvalidRequest
 from loomnb.testing import ScriptedModel
+from tests.agents.doubles import Finder
 from tests.agents.looping import ANN, Hooks, Journal, deps, messages_of, purposes_of, row_of, said, tool, turn
 from tests.helpers import plain_id
-
-
-class Quota:
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-
-    def check(self, actor: Actor, day: str) -> QuotaVerdict:
-        return QuotaVerdict(used_tokens=self.used, limit_tokens=self.limit, within_limit=self.used < self.limit)
-
-    def bump(self, actor: Actor, day: str, tokens: int) -> None:
-        self.used += tokens
 
 
 @pytest.mark.case("agents:A02")
 def test_a_read_tool_runs_without_approval_and_its_output_is_on_record() -> None:
     hooks = Hooks()
-    made = deps([[("look", {"at": "sky"})], "Blue."], tool("look", lambda input, ctx: {"seen": input["at"]}))
+    made = deps([[("look", {"at": "sky"})], "Blue."], tool("look", lambda given, ctx: {"seen": given["at"]}))
 
     result = turn(made, hooks)
 
@@ -40,83 +27,6 @@ def test_a_read_tool_runs_without_approval_and_its_output_is_on_record() -> None
     assert hooks.waits == []
     row = row_of(made, "look")
     assert (row.status, row.output, row.tool_type, row.executed_by_ref) == ("executed", {"seen": "sky"}, "read", None)
-
-
-@pytest.mark.case("agents:A05")
-def test_a_used_up_quota_refuses_the_turn_before_anything_is_stored_or_streamed() -> None:
-    journal = Journal()
-    made = deps(["Hi."], quota=Quota(0))
-
-    with pytest.raises(QuotaExceededError):
-        turn(made, journal)
-
-    assert messages_of(made) == []
-    assert journal.names == ["quota:check"]
-    assert journal.sink.opened == 0
-
-
-def test_a_quota_is_counted_up_by_input_and_output_after_each_call() -> None:
-    quota = Quota(100)
-    usage = {"inputTokens": 10, "outputTokens": 3, "cacheReadTokens": 7}
-
-    turn(deps([said("Hi.", usage=usage)], quota=quota))
-
-    assert quota.used == 13
-
-
-@pytest.mark.case("agents:A07")
-@pytest.mark.parametrize("cost", [0.25, None], ids=plain_id)
-def test_a_usage_row_has_a_cost_only_where_the_provider_said_so(cost: float | None) -> None:
-    made = deps([said("Hi.", usage={"inputTokens": 5}, cost_usd=cost)])
-
-    result = turn(made)
-
-    store: Any = made.store
-    assert [(r.cost_usd, r.model_id, r.usage) for r in store.usage_rows()] == [(cost, "m-1", {"inputTokens": 5})]
-    assert result.cost_usd == cost
-
-
-class Prices:
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def list_current_prices(self) -> list[ModelPrice]:
-        self.asked += 1
-        return [ModelPrice(model_id="m-1", input_price_per_1m=2.0, output_price_per_1m=4.0)]
-
-    def upsert_model_price(self, price: ModelPrice) -> None:
-        raise AssertionError
-
-
-def test_a_cost_is_estimated_from_the_prices_of_the_run_on_the_message_but_not_on_the_row() -> None:
-    prices, hooks = Prices(), Hooks()
-    usage = {"inputTokens": 500_000, "outputTokens": 250_000}
-    made = deps([said("", ("look", {}), usage=usage), said("Hi.", usage=usage)], tool("look"), pricing_store=prices)
-
-    result = turn(made, hooks)
-
-    assert prices.asked == 1
-    assert [m["costUsd"] for m in messages_of(made) if m["role"] == "assistant"] == [2.0, 2.0]
-    assert [f["costUsd"] for f in hooks.sink.frames("step-finish")] == [2.0, 2.0]
-    store: Any = made.store
-    assert [row.cost_usd for row in store.usage_rows()] == [None, None]
-    assert result.cost_usd == 4.0
-
-
-def test_an_unknown_cost_is_null_and_never_nought() -> None:
-    hooks = Hooks()
-    made = deps([said("Hi.", usage={"inputTokens": 5}, model_id="unpriced")], pricing_store=Prices())
-
-    assert turn(made, hooks).cost_usd is None
-    assert hooks.sink.frames("step-finish")[0]["costUsd"] is None
-    assert "costUsd" not in messages_of(made)[-1]
-
-
-def test_the_prices_of_one_run_are_not_those_of_the_next() -> None:
-    made = deps([said("Hi.", usage={"inputTokens": 5})], pricing_store=Prices())
-    turn(made)
-
-    assert made.prices == ()
 
 
 @pytest.mark.case("agents:A08")
@@ -161,17 +71,8 @@ def test_what_was_found_follows_base_and_contributors_and_only_they_are_hashed()
     assert "a fact" in model.requests[0].system
     stores: tuple[Any, Any] = (made.store, plain.store)
     hashes = [store.runs()[0].prompt_hash for store in stores]
-    assert hashes[0] == hashes[1] and len(hashes[0]) == 64
-
-
-class Finder:
-    def __init__(self, *texts: str) -> None:
-        self.texts = texts or ("a fact",)
-        self.asked: list[tuple[str, int]] = []
-
-    async def retrieve(self, query: str, *, top_k: int) -> list[dict[str, Any]]:
-        self.asked.append((query, top_k))
-        return [{"text": text} for text in self.texts]
+    assert hashes[0] == hashes[1]
+    assert len(hashes[0]) == 64
 
 
 def test_passages_ride_the_first_message_as_a_read_call_with_a_row_and_its_frames_once() -> None:
@@ -228,7 +129,8 @@ def test_a_thread_without_a_name_is_named_after_what_was_asked(text: str, title:
     turn(made, hooks, text)
 
     thread = asyncio.run(made.store.get_thread("t1"))
-    assert thread is not None and thread.title == title
+    assert thread is not None
+    assert thread.title == title
     assert [f["title"] for f in hooks.sink.frames("title")] == [title]
 
 
@@ -252,28 +154,6 @@ def test_at_the_limit_of_steps_the_turn_completes_with_the_last_text() -> None:
     assert (result.text, result.stopped_by, result.object) == ("Two.", "max_steps", None)
     assert journal.names[-1] == "persist:run:end"
     assert purposes_of(made) == ["chat", "chat"]
-
-
-def test_a_model_of_the_turn_is_used_for_every_call_and_is_the_label_where_the_provider_has_none() -> None:
-    model = ScriptedModel(lambda request, n: said('["Next?"]', model_id=""))
-    made = deps(model, follow_ups_count=1, output_schema=list[str], model_id="label")
-
-    turn(made, model="chosen")
-
-    assert [request.model for request in model.requests] == ["chosen"] * 3
-    store: Any = made.store
-    assert [row.model_id for row in store.usage_rows()] == ["chosen"] * 3
-
-
-def test_without_any_label_usage_is_booked_on_unknown_and_the_frame_has_no_model() -> None:
-    hooks = Hooks()
-    made = deps([said("Hi.", model_id="")])
-
-    turn(made, hooks)
-
-    store: Any = made.store
-    assert store.usage_rows()[0].model_id == "unknown"
-    assert "model" not in hooks.sink.frames("step-finish")[0]
 
 
 def test_regenerate_answers_the_last_question_anew() -> None:
@@ -328,19 +208,6 @@ def test_what_is_the_stores_business_is_not_told_to_the_model() -> None:
     assert told["toolCalls"] == [{"id": "call-0-look", "name": "look", "input": {}}]
 
 
-@pytest.mark.parametrize("budget", [Budget(tokens=10), Budget(usd=0.5)], ids=["tokens", "usd"])
-def test_a_used_up_budget_stops_the_run_before_the_next_call(budget: Budget) -> None:
-    usage = {"inputTokens": 8, "outputTokens": 2}
-    model = ScriptedModel([said("", ("look", {}), usage=usage, cost_usd=0.5), "Hi."])
-    made = deps(model, tool("look"), budget=budget)
-
-    with pytest.raises(BudgetExceededError):
-        turn(made)
-
-    assert len(model.requests) == 1
-    assert row_of(made, "look").status == "executed"
-
-
 def test_an_error_of_the_model_ends_the_run_as_it_is() -> None:
     class Broken(Exception): ...
 
@@ -368,9 +235,16 @@ def test_an_error_of_the_store_ends_the_run_as_it_is() -> None:
 
 def test_a_store_with_the_required_methods_only_is_enough() -> None:
     made = deps([[("look", {}), ("send", {})], "Hi."], tool("look"), tool("send", kind="action"))
-    required = (
-        "create_thread get_thread set_title append_message set_message_tool_results record_tool_call update_tool_call record_usage"
-    ).split()
+    required = [
+        "create_thread",
+        "get_thread",
+        "set_title",
+        "append_message",
+        "set_message_tool_results",
+        "record_tool_call",
+        "update_tool_call",
+        "record_usage",
+    ]
     full: Any = made.store
 
     class Plain:
@@ -400,4 +274,115 @@ def test_the_same_call_the_third_time_is_a_persons_business() -> None:
 
     assert asked == [("look", 3)]
     result = model.requests[3].messages[-1]["toolResults"][0]
-    assert "Look elsewhere." in result["error"] and result["output"] is None
+    assert "Look elsewhere." in result["error"]
+    assert result["output"] is None
+
+
+def test_a_repeated_call_stops_the_run_where_nobody_can_be_asked() -> None:
+    made = deps([[("look", {})]] * 3, tool("look"), repeat_guard=2)
+    with pytest.raises(RepeatedCallError, match="look"):
+        turn(made)
+
+
+@pytest.mark.parametrize(("said_last", "calls"), [("continue", 4), ("stop", 2)], ids=plain_id)
+def test_a_person_may_let_a_repeated_call_go_on_or_stop_the_run(said_last: str, calls: int) -> None:
+    model = ScriptedModel([*[[("look", {})]] * 3, "Done."])
+    made = deps(model, tool("look"), repeat_guard=2)
+    hooks = Hooks(await_repeat=lambda call, count: said_last)
+    if said_last == "stop":
+        with pytest.raises(RunCancelledError, match="stopped"):
+            turn(made, hooks)
+    else:
+        turn(made, hooks)
+
+    assert len(model.requests) == calls
+
+
+@pytest.mark.parametrize(
+    ("finish", "stopped"),
+    [("stop", ""), ("length", "length"), ("max_tokens", "length"), ("refusal", "refusal"), ("odd", "odd")],
+    ids=plain_id,
+)
+def test_what_ended_the_last_step_is_said_where_the_model_was_not_simply_done(finish: str, stopped: str) -> None:
+    result = turn(deps([said("Hi", finish_reason=finish)]))
+
+    assert (result.text, result.stopped_by) == ("Hi", stopped)
+
+
+def test_a_thread_that_somebody_named_meanwhile_keeps_that_name() -> None:
+    made = deps(lambda request, n: rename())
+
+    async def rename() -> str:
+        await made.store.set_title("t1", "Mine")
+        return "Hi."
+
+    hooks = Hooks()
+    turn(made, hooks)
+
+    thread = asyncio.run(made.store.get_thread("t1"))
+    assert thread is not None
+    assert thread.title == "Mine"
+    assert not hooks.sink.frames("title")
+
+
+def test_passages_may_be_plain_texts() -> None:
+    class Plain:
+        def retrieve(self, query: str, *, top_k: int) -> Any:
+            return ["a fact"]
+
+    made = deps(["Hi."], retriever=Plain())
+    turn(made)
+
+    assert row_of(made, "retrieve").output == {"passages": [{"text": "a fact"}]}
+
+
+@pytest.mark.parametrize("name", ["max_steps", "output_repair_attempts", "retrieval_top_k"], ids=plain_id)
+@pytest.mark.parametrize("value", [-1, 1.5, True, "3"], ids=plain_id)
+def test_numbers_that_cannot_be_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(DefinitionError, match=name):
+        deps(["Hi."], **{name: value})
+
+
+# -- turns that another one started -----------------------------------------------------------------------
+
+
+async def waiting(made: Any) -> dict[str, str]:
+    """A thread in which a call waits for the answer of another agent."""
+    await made.store.create_thread(actor=ANN, id="t0")
+    await made.store.record_tool_call(ToolCallRow(id="call-start", thread_id="t0", run_id="run-0", tool_name="start_poet"))
+    return {"threadId": "t0", "toolCallId": "call-start"}
+
+
+def test_a_detached_answer_is_posted_where_it_was_asked_for_and_on_the_row() -> None:
+    made, journal = deps(["A poem."]), Journal()
+    to = asyncio.run(waiting(made))
+    turn(made, journal, agent_name="poet", deliver_to=to, parent_run_id="run-0")
+
+    assert [(m["content"], m["agentName"], m["runId"]) for m in messages_of(made, "t0")] == [("A poem.", "poet", "run-1")]
+    told = {"detached": True, "status": "delivered", "agent": "poet", "runId": "run-1", "text": "A poem."}
+    assert row_of(made, "start_poet").output == told
+    assert journal.names[-2:] == ["deliver:detached", "persist:run:end"]
+    store: Any = made.store
+    assert store.runs()[0].parent_run_id == "run-0"
+
+
+@pytest.mark.case("agents:I06")
+@pytest.mark.parametrize("why", ["deleted", "blank"], ids=plain_id)
+def test_nothing_is_posted_in_a_thread_that_is_gone_or_where_nothing_was_said(why: str) -> None:
+    made = deps(["A poem." if why == "deleted" else " "])
+    to = asyncio.run(waiting(made))
+    if why == "deleted":
+        asyncio.run(made.store.soft_delete_thread("t0"))
+
+    result = turn(made, agent_name="poet", deliver_to=to)
+
+    assert result.text == ("A poem." if why == "deleted" else " ")
+    assert why == "deleted" or messages_of(made, "t0") == []
+
+
+@pytest.mark.case("agents:I07")
+def test_an_ordinary_turn_delivers_nothing() -> None:
+    journal = Journal()
+    turn(deps(["Hi."]), journal)
+
+    assert "deliver:detached" not in journal.names

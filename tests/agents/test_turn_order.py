@@ -14,7 +14,7 @@ def test_a_turn_with_an_approved_action_takes_exactly_these_checkpoints() -> Non
     journal = Journal()
     model: list[Any] = [[("send", {"to": "bob"})], "Sent."]
 
-    result = turn(deps(model, tool("send", lambda input, ctx: "ok", kind="action")), journal)
+    result = turn(deps(model, tool("send", lambda given, ctx: "ok", kind="action")), journal)
 
     assert result.text == "Sent."
     assert [name for name, _ in journal.records] == [

@@ -18,7 +18,7 @@ from tests.helpers import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("session")
 
-KEY = "sk-not-a-key-4711"
+KEY = "nobodys-key-4711"
 
 
 def anthropic(server: ProtocolServer) -> VendorModel:

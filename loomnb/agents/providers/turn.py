@@ -198,7 +198,8 @@ def _headers(settings: Mapping[str, Any]) -> list[str]:
 async def _until_aborted(work: Coroutine[Any, Any, TurnResult], signal: AbortSignal) -> TurnResult:
     """Do work in a task of its own, which is canceled when the signal is aborted, from whatever thread.
 
-    Returns only when the task is over: then the connection is closed, and nothing writes to the sink any more.
+    Returns only when the task is over, also when the one who awaits is canceled (asyncio hands that on): then the connection is
+    closed, and nothing writes to the sink any more.
     """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
@@ -211,6 +212,3 @@ async def _until_aborted(work: Coroutine[Any, Any, TurnResult], signal: AbortSig
         return await task
     finally:
         remove()
-        if not task.done():  # the one who awaits was canceled
-            task.cancel()
-            await asyncio.wait([task])
