@@ -99,8 +99,8 @@ class Runtime:
         """Start a run, or find the one of this key. Returns once its first row is durable; the moves follow by themselves.
 
         `run_id` is its id, else a fresh one; `stamped`, whether its rows carry the times it shows. `admit` judges, given the runs
-        that are not finished, whether it may start beside them, and raises if not: no other run starts between the two. `parent` asks
-        for it, and is told nothing of its end; it is stopped with that run if its id begins with that one's and a dot.
+        that are not finished, whether it may start beside them, and raises if not: no other run starts between the two. `parent`
+        asks for it, and is told nothing of its end; it is stopped with that run if its id begins with that one's and a dot.
 
         Raises:
             ArgsInvalid: the arguments or the configuration do not fit; no run was created.

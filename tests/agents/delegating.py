@@ -1,20 +1,17 @@
-"""Help for tests of agents that ask agents: runners that do so, and kernels that know no agent but those of a test."""
+"""Help for tests of agents that ask agents: runners that do so, the tools for it, and who hears of it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import loomnb as loom
-from loomnb.agents import AgentRunDefinition, ToolRegistry, delegation_tool
+from loomnb.agents import ToolRegistry, delegation_tool
 from loomnb.agents.diagnostics import subscribe
-from loomnb.runtime import REGISTRY
 from tests.agents.looping import Journal
 
-__all__ = ["Asking", "Starting", "agents_only", "asked_tools", "heard", "kernel"]
+__all__ = ["Asking", "Starting", "asked_tools", "heard"]
 
 
 @dataclass
@@ -51,7 +48,7 @@ def asked_tools(*names: str, detached: bool = False, registry: ToolRegistry | No
 
 
 @contextmanager
-def heard(event: str) -> Iterator[list[Mapping[str, Any]]]:
+def heard(event: str) -> Generator[list[Mapping[str, Any]]]:
     """The payloads of an event, while this goes on."""
     payloads: list[Mapping[str, Any]] = []
     stop = subscribe(event, lambda envelope: payloads.append(envelope["payload"]))
@@ -59,20 +56,3 @@ def heard(event: str) -> Iterator[list[Mapping[str, Any]]]:
         yield payloads
     finally:
         stop()
-
-
-def agents_only() -> None:
-    """As in a new kernel: no agent is known."""
-    for name in [d.name for d in REGISTRY if isinstance(d, AgentRunDefinition)]:
-        del REGISTRY._known[name]
-
-
-@contextmanager
-def kernel(path: Path) -> Iterator[loom.Loom]:
-    """A kernel that was just started on a store: no agent is known in it before its cell is run."""
-    agents_only()
-    with loom.Loom(str(path), headless=True) as session:
-        yield session
-
-
-Script = Callable[[Any, int], Awaitable[Any]]

@@ -1,4 +1,4 @@
-"""Agents that ask other agents and wait for the answer: contracts/agents.md §1.4, "Delegation". In memory, then on the journal."""
+"""Agents that ask other agents and wait for the answer: contracts/agents.md §1.4. In memory, then on the journal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from loomnb.agents import (
 )
 from loomnb.errors import DefinitionError
 from loomnb.testing import ScriptedModel, at_rest
-from tests.agents.delegating import Asking, asked_tools, heard, kernel
+from tests.agents.delegating import Asking, asked_tools, heard
+from tests.agents.journaling import kernel
 from tests.agents.looping import Hooks, Suspended, deps, row_of, rows_of, said, turn
 from tests.helpers import plain_id
 
@@ -569,6 +570,3 @@ def test_an_agent_that_no_cell_has_made_yet_is_not_offered(tmp_path: Path) -> No
         answer(boss.run("Go"))
 
         assert [[tool.name for tool in request.tools] for request in model.requests] == [[], ["ask_writer"]]
-
-
-

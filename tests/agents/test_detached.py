@@ -12,7 +12,8 @@ import pytest
 import loomnb as loom
 from loomnb.agents import Actor
 from loomnb.testing import ScriptedModel, at_rest
-from tests.agents.delegating import Asking, Starting, asked_tools, heard, kernel
+from tests.agents.delegating import Asking, Starting, asked_tools, heard
+from tests.agents.journaling import kernel
 from tests.agents.looping import ANN, Journal, deps, messages_of, row_of, turn
 
 STARTS = [[("start_writer", {"task": "Write."})], "It was started."]
@@ -139,7 +140,6 @@ def delivered_into(made: Any, text: str = "Write.", **more: Any) -> Any:
     )
 
 
-@pytest.mark.case("agents:I05")
 def test_the_answer_is_posted_in_the_thread_that_asked_and_on_the_row_of_its_call() -> None:
     made = starting()
     turn(made, Starting())

@@ -12,7 +12,8 @@ import loomnb as loom
 from loomnb.agents import Actor, InMemoryMemories, JournalMemories, Memories, Memory, MemoryForbidden
 from loomnb.errors import DefinitionError, NotFound, Refused
 from loomnb.testing import ScriptedModel, at_rest
-from tests.agents.delegating import heard, kernel
+from tests.agents.delegating import heard
+from tests.agents.journaling import kernel
 from tests.agents.looping import ANN, Journal, Suspended, deps, row_of, turn
 from tests.helpers import plain_id
 
@@ -20,12 +21,16 @@ KEEPS = [[("remember", {"key": "unit", "fact": "Counts in dozens."})], "Noted."]
 
 
 def mine(key: str, fact: str = "-", **more: Any) -> Memory:
-    return Memory(**{"key": key, "fact": fact, "scope": "actor:ann", **more})
+    return Memory(key=key, fact=fact, scope="actor:ann", **more)
+
+
+def requests_of(made: Any) -> Any:
+    return made.model.requests
 
 
 def system_of(made: Any, text: str = "Hello", **more: Any) -> str:
     turn(made, None, text, **more)
-    return str(made.model.requests[0].system)
+    return str(requests_of(made)[0].system)
 
 
 def lines_of(made: Any, text: str = "Hello") -> list[str]:
@@ -66,7 +71,7 @@ def test_a_narrower_one_of_the_same_key_counts_and_says_what_it_overrides() -> N
     ((_, digest),) = [record for record in hooks.records if record[0] == "memory:digest"]
     told = '{"key": "unit", "fact": "Mine.", "scope": "actor:ann", "overrides": ["global"]}'
     assert told in digest
-    assert "Everybody" not in made.model.requests[0].system
+    assert "Everybody" not in requests_of(made)[0].system
 
 
 def test_what_is_of_somebody_else_is_dropped() -> None:
@@ -114,7 +119,7 @@ def test_a_replay_takes_what_was_remembered_when_the_run_began() -> None:
 
     turn(made, hooks.again())
 
-    assert "Old." in made.model.requests[0].system
+    assert "Old." in requests_of(made)[0].system
 
 
 # -- the tool -----------------------------------------------------------------------------------------------
@@ -174,7 +179,7 @@ def test_the_tool_is_not_offered_where_nothing_can_be_written() -> None:
     made = deps(["Hi."], memory=ReadOnly())
 
     assert "Dozens." in system_of(made)
-    assert made.model.requests[0].tools == []
+    assert requests_of(made)[0].tools == []
 
 
 def test_those_who_watch_hear_that_something_was_kept_and_not_what() -> None:
@@ -217,7 +222,8 @@ def test_what_stands_for_others_too_is_not_forgotten() -> None:
 
 
 def clerk(session: loom.Loom, says: Any, **more: Any) -> loom.Agent:
-    return loom.Agent(ScriptedModel(says), name="clerk", store=session, **{"memory": True, **more})
+    options: Any = {"memory": True, **more}
+    return loom.Agent(ScriptedModel(says), name="clerk", store=session, **options)
 
 
 def test_an_agent_remembers_over_conversations_and_kernels(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import loomnb as loom
 from loomnb.agents import Actor, FolderSkills, InMemorySkills, Skill, SkillFileInvalid, Skills
 from loomnb.errors import DefinitionError, NotFound
 from loomnb.testing import ScriptedModel, at_rest
-from tests.agents.delegating import heard, kernel
-from tests.agents.looping import ANN, Journal, Suspended, deps, row_of, rows_of, said, tool, turn
+from tests.agents.delegating import heard
+from tests.agents.journaling import kernel
+from tests.agents.looping import ANN, Hooks, Journal, Suspended, deps, row_of, said, tool, turn, with_parallel
 from tests.helpers import plain_id
 
 REFUNDS = Skill(name="refunds", description="How to pay back.", body="Pay it back.")
@@ -24,9 +25,13 @@ def with_skills(says: Any, *skills: Skill, **more: Any) -> Any:
     return deps(says, skills=InMemorySkills(skills), **more)
 
 
+def requests_of(made: Any) -> Any:
+    return made.model.requests
+
+
 def system_of(made: Any, **more: Any) -> str:
     turn(made, **more)
-    return str(made.model.requests[0].system)
+    return str(requests_of(made)[0].system)
 
 
 # -- the catalog -----------------------------------------------------------------------------------------
@@ -49,7 +54,7 @@ def test_without_skills_there_is_no_list_and_no_tool() -> None:
     made = with_skills(["Hi."])
 
     assert system_of(made) == "You help."
-    assert made.model.requests[0].tools == []
+    assert requests_of(made)[0].tools == []
 
 
 @pytest.mark.parametrize(
@@ -135,7 +140,8 @@ def test_what_was_not_offered_is_a_failure_of_the_call(given: dict[str, Any]) ->
 
 def test_a_tool_of_an_author_with_this_name_is_not_run_in_its_place() -> None:
     ran: list[Any] = []
-    made = deps(READS, tool("skill", lambda input, ctx: ran.append(input)), skills=InMemorySkills([REFUNDS]))
+    theirs = tool("skill", lambda *given: ran.append(given))
+    made = deps(READS, theirs, skills=InMemorySkills([REFUNDS]))
 
     turn(made)
 
@@ -147,23 +153,25 @@ def test_a_replay_takes_the_catalog_and_the_bodies_from_the_record() -> None:
     made = with_skills(READS, REFUNDS)
     with pytest.raises(Suspended):
         turn(made, hooks)
-    changed = deps(["-", "Done."], skills=InMemorySkills([Skill(name="new", description="-")]), store=made.store)
+    model = ScriptedModel(["-", "Done."])
+    changed = deps(model, skills=InMemorySkills([Skill(name="new", description="-")]), store=made.store)
 
     result = turn(changed, hooks.again())
 
     assert result.text == "Done."
-    told = changed.model.requests[0]
+    told = model.requests[0]
     assert "refunds" in told.system
     assert told.messages[-1]["toolResults"][0]["output"]["body"] == "Pay it back."
 
 
 def test_skills_are_read_side_by_side_with_other_reads() -> None:
     calls = said("", ("skill", {"name": "refunds"}), ("look", {}))
-    made = deps([calls, "Done."], tool("look"), skills=InMemorySkills([REFUNDS]))
+    hooks = with_parallel(Hooks())
 
-    turn(made)
+    turn(deps([calls, "Done."], tool("look"), skills=InMemorySkills([REFUNDS])), hooks)
 
-    assert [row.status for row in rows_of(made)] == ["executed", "executed"]
+    of_calls = [name.removesuffix("call-skill").removesuffix("call-look") for name in hooks.names if "call-" in name]
+    assert of_calls == ["persist:toolcall:"] * 2 + ["tool:"] * 2 + ["persist:toolexec:"] * 2
 
 
 # -- files ------------------------------------------------------------------------------------------------
