@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from loomnb.agents.delegation import StartAgent, call_id_of
@@ -36,6 +37,7 @@ class ChildRuns:
     """
 
     def __init__(self, live: LiveCall, store: JournalAgentStore, thread_id: str, start_agent: StartAgent | None) -> None:
+        self._live = live
         self._record = live.record
         self._store = store
         self._thread_id = thread_id
@@ -50,7 +52,7 @@ class ChildRuns:
         """
         call_id = call_id_of()
         below = hashlib.sha256(call_id.encode()).hexdigest()[:8]
-        run = self._started(name, task, call_id, {}, f"{self._record.id}.{below}")
+        run = await self._started(name, task, call_id, {}, f"{self._record.id}.{below}")
         if run.status in (Status.FAILED, Status.INTERRUPTED):
             with contextlib.suppress(Conflict):  # it goes on by itself
                 run.retry()
@@ -60,16 +62,33 @@ class ChildRuns:
         text = said["text"]
         return {"text": text if text.strip() or said.get("object") is None else dumps(said["object"])}
 
-    def start(self, name: str, task: str, call_id: str) -> Mapping[str, str]:
+    async def start(self, name: str, task: str, call_id: str) -> Mapping[str, str]:
         """Start an agent, or find it; `{"runId"}`. Its answer is posted in the asking thread.
 
         Raises:
             NotFound: there is no such agent.
         """
         deliver = {"threadId": self._thread_id, "toolCallId": call_id}
-        return {"runId": self._started(name, task, call_id, {"deliver": deliver}, "").id}
+        run = await self._started(name, task, call_id, {"deliver": deliver}, "")
+        return {"runId": run.id}
 
-    def _started(self, name: str, task: str, call_id: str, more: Mapping[str, Any], run_id: str) -> Run:
+    async def _started(self, name: str, task: str, call_id: str, more: Mapping[str, Any], run_id: str) -> Run:
+        """Start it, or find it: on a thread, for it is durable when that returns, and the loop moves other runs meanwhile."""
+        starting = self._live.engine.readers.submit(self._start, name, task, call_id, more, run_id)
+        try:
+            return await asyncio.wrap_future(starting)
+        except asyncio.CancelledError:
+            if run_id:
+                starting.add_done_callback(self._stop_late)
+            raise
+
+    def _stop_late(self, starting: Future[Run]) -> None:
+        """The asking run was stopped while this one was being started: nobody waits for it."""
+        if not starting.cancelled() and starting.exception() is None and self._record.cancel_requested:
+            run = starting.result()
+            run.runtime.cancel(run.record)
+
+    def _start(self, name: str, task: str, call_id: str, more: Mapping[str, Any], run_id: str) -> Run:
         if self._start_agent is None:
             raise NotFound(f"Nothing runs the agent {name!r} here.")
         key = f"{self._record.id}:{call_id}"

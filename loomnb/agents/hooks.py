@@ -200,9 +200,9 @@ class JournalHooks:
         """Ask another agent and wait for its answer, in whichever kernel; see `ChildRuns`."""
         return await self._children.run(name, task)
 
-    def start_agent(self, *, agent_name: str, task: str, tool_call_id: str) -> Mapping[str, str]:
+    async def start_agent(self, *, agent_name: str, task: str, tool_call_id: str) -> Mapping[str, str]:
         """Let another agent begin, without waiting for it; see `ChildRuns`."""
-        return self._children.start(agent_name, task, tool_call_id)
+        return await self._children.start(agent_name, task, tool_call_id)
 
     # -- the rest -----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,16 @@ from loomnb.agents import ToolRegistry, delegation_tool
 from loomnb.agents.diagnostics import subscribe
 from tests.agents.looping import Journal
 
-__all__ = ["Asking", "Starting", "asked_tools", "heard"]
+__all__ = ["Asking", "Starting", "asked_tools", "for_ever", "heard"]
+
+_HELD: list[asyncio.Event] = []
+"""What nobody sets: kept, for a task that waits for nothing anybody holds is swept away with a warning."""
+
+
+async def for_ever() -> None:
+    """Do not come to an end, as a model that a kernel died over."""
+    _HELD.append(asyncio.Event())
+    await _HELD[-1].wait()
 
 
 @dataclass

@@ -22,7 +22,7 @@ from loomnb.agents import (
 )
 from loomnb.errors import DefinitionError
 from loomnb.testing import ScriptedModel, at_rest
-from tests.agents.delegating import Asking, asked_tools, heard
+from tests.agents.delegating import Asking, asked_tools, for_ever, heard
 from tests.agents.journaling import kernel
 from tests.agents.looping import Hooks, Suspended, deps, row_of, rows_of, said, turn
 from tests.helpers import plain_id
@@ -377,7 +377,7 @@ def test_a_stopped_run_stops_whom_it_asked(tmp_path: Path) -> None:
 
         async def never(request: Any, number: int) -> str:
             begun.set()
-            await asyncio.Event().wait()
+            await for_ever()
             return ""
 
         writer = agent(session, "writer", never)
@@ -396,7 +396,7 @@ def test_an_asked_agent_that_was_stopped_is_told_of_and_the_asking_one_goes_on(t
 
         async def never(request: Any, number: int) -> str:
             begun.set()
-            await asyncio.Event().wait()
+            await for_ever()
             return ""
 
         writer = agent(session, "writer", never)
@@ -439,7 +439,7 @@ def test_a_kernel_that_ends_while_the_asked_agent_works_is_not_noticed_in_the_an
             calls["writer"] += 1
             begun.set()
             if hangs:
-                await asyncio.Event().wait()
+                await for_ever()
             return "A poem."
 
         def bosses(request: Any, number: int) -> Any:
@@ -509,7 +509,7 @@ def test_an_answer_that_came_before_the_kernel_ended_is_not_made_again(tmp_path:
         async def bosses(request: Any, number: int) -> Any:
             if number and hangs:
                 asked.set()
-                await asyncio.Event().wait()
+                await for_ever()
             return ASKS[number]
 
         return agent(session, "boss", bosses, agents=[agent(session, "writer", writes)])

@@ -12,7 +12,7 @@ import pytest
 import loomnb as loom
 from loomnb.agents import Actor
 from loomnb.testing import ScriptedModel, at_rest
-from tests.agents.delegating import Asking, Starting, asked_tools, heard
+from tests.agents.delegating import Asking, Starting, asked_tools, for_ever, heard
 from tests.agents.journaling import kernel
 from tests.agents.looping import ANN, Journal, deps, messages_of, row_of, turn
 
@@ -245,7 +245,7 @@ def test_the_answer_comes_after_a_restart_too_and_only_once(tmp_path: Path) -> N
         async def writes(request: Any, number: int) -> str:
             begun.set()
             if hangs:
-                await asyncio.Event().wait()
+                await for_ever()
             return "A poem."
 
         return agent(session, "boss", STARTS, detached=[agent(session, "writer", writes)])
@@ -274,7 +274,7 @@ def test_stopping_the_turn_that_started_it_does_not_stop_it(tmp_path: Path) -> N
         async def bosses(request: Any, number: int) -> Any:
             if number:
                 asked.set()
-                await asyncio.Event().wait()
+                await for_ever()
             return STARTS[number]
 
         boss = agent(session, "boss", bosses, detached=[agent(session, "writer", writes)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import loomnb as loom
 from loomnb.agents import Persona
 from loomnb.errors import DefinitionError, NotFound
 from loomnb.testing import ScriptedModel, at_rest
-from tests.agents.delegating import Asking, asked_tools, heard
+from tests.agents.delegating import Asking, asked_tools, for_ever, heard
 from tests.agents.journaling import kernel
 from tests.agents.looping import deps, row_of, turn
 
@@ -92,7 +91,7 @@ def test_a_persona_is_kept_over_a_restart_of_the_kernel(tmp_path: Path) -> None:
         async def answers(request: Any, number: int) -> str:
             begun.set()
             if hangs:
-                await asyncio.Event().wait()
+                await for_ever()
             return str(request.system)
 
         personas = [Persona(id="p", system_prompt=says)]
