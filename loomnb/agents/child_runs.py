@@ -73,7 +73,11 @@ class ChildRuns:
         return {"runId": run.id}
 
     async def _started(self, name: str, task: str, call_id: str, more: Mapping[str, Any], run_id: str) -> Run:
-        """Start it, or find it: on a thread, for it is durable when that returns, and the loop moves other runs meanwhile."""
+        """Start it, or find it: on a thread, for it is durable when that returns, and the loop moves other runs meanwhile.
+
+        The call that asks for it is stored before: no run is there that nobody asked for, and no answer before its call.
+        """
+        await self._live.flush()
         starting = self._live.engine.readers.submit(self._start, name, task, call_id, more, run_id)
         try:
             return await asyncio.wrap_future(starting)

@@ -11,7 +11,7 @@ import contextvars
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from loomnb.agents.agent_registry import AgentRegistry
 from loomnb.agents.spi import (
@@ -35,8 +35,8 @@ __all__ = [
     "call_id_of",
     "delegation_tool",
     "delegation_tools",
-    "is_delivered",
     "is_kernels_end",
+    "is_receipt",
     "task_of",
     "tool_name_of",
 ]
@@ -269,6 +269,6 @@ def is_kernels_end(exc: BaseException) -> bool:
     return isinstance(exc, StoreClosed) or (isinstance(exc, RunFailed) and exc.status == "interrupted")
 
 
-def is_delivered(output: Any) -> bool:
-    """Whether a detached answer has come before its receipt was on record."""
-    return isinstance(output, Mapping) and output.get("detached") is True and output.get("status") == "delivered"
+def is_receipt(output: Any) -> bool:
+    """Whether it stands for an answer that comes later, or came by now."""
+    return isinstance(output, Mapping) and cast("Mapping[str, Any]", output).get("detached") is True

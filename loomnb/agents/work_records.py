@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loomnb.agents.delegation import is_delivered
+from loomnb.agents.delegation import is_receipt
 from loomnb.agents.diagnostics import publish
 from loomnb.agents.elicitation import ASK_TOOL, intake_message, intake_request, settle_answers
 from loomnb.agents.frames import merged_ui
@@ -24,10 +24,8 @@ class RecordWork(WorkBase):
     async def tool_executed(self, call: Mapping[str, Any], claim: Mapping[str, Any], decision: Any, outcome: Any) -> None:
         """It ran."""
         changes: dict[str, Any] = {"status": "executed", "output": outcome["output"]}
-        if claim.get("detached"):
-            known = (await self.store_optional("tool_call_outcomes", [call["id"]])) or {}
-            if is_delivered((known.get(call["id"]) or {}).get("output")):  # it was faster than this turn
-                del changes["output"]
+        if is_receipt(outcome["output"]) and claim.get("detached"):
+            del changes["output"]  # it is there since the agent was started, and by now the answer may be
         if claim["kind"] == "action":
             changes["executed_by_ref"] = (decision or {}).get("executedByRef") or self.given.actor.id
         await self._settled(call, claim, decision, changes, "approved")

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from loomnb.agents.control_flow import is_control_flow_signal, is_replay_integrity_error
-from loomnb.agents.delegation import Delegation, is_kernels_end
+from loomnb.agents.delegation import Delegation, is_kernels_end, is_receipt
 from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.elicitation import ASK_TOOL, ask_definition, check_ask
 from loomnb.agents.memories import REMEMBER_TOOL, memories_of, memory_block, remember_definition
@@ -338,8 +338,16 @@ class ToolWork(RecordWork):
             if is_kernels_end(exc):
                 raise
             answer = {"text": delegation.failed(exc)}
+        if is_receipt(answer):
+            await self._receipted(call["id"], answer)
         self.tell_call(call, claim, "executed", started)
         return answer
+
+    async def _receipted(self, call_id: str, receipt: Mapping[str, Any]) -> None:
+        """Put a receipt on the row of its call at once, for the answer may come before the turn's next checkpoint."""
+        known = (await self.store_optional("tool_call_outcomes", [call_id])) or {}
+        if not is_receipt((known.get(call_id) or {}).get("output")):
+            await self.deps.store.update_tool_call(call_id, {"output": dict(receipt)})
 
     def memory_block(self, digest: Any) -> str:
         """What the system prompt says of the run's memories; nothing without one."""

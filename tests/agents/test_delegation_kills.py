@@ -1,4 +1,4 @@
-"""Agents that ask and start others, with the kernel dying at every single commit: the story that the next kernel tells is the same."""
+"""Agents that ask and start others, with the kernel dying at every single commit: the next one tells the same story."""
 
 from __future__ import annotations
 
