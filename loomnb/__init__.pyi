@@ -270,9 +270,9 @@ from loomnb.ready import SequenceWorkflow as SequenceWorkflow
 from loomnb.ready import StatelessRunResult as StatelessRunResult
 from loomnb.ready import SyncRunResult as SyncRunResult
 from loomnb.ready import WorkflowArgs as WorkflowArgs
-from loomnb.ready import WorkflowRunResult as WorkflowRunResult
 from loomnb.ready import WorkflowRunnerOptions as WorkflowRunnerOptions
 from loomnb.ready import WorkflowRunnerSyncOptions as WorkflowRunnerSyncOptions
+from loomnb.ready import WorkflowRunResult as WorkflowRunResult
 from loomnb.ready import llm_provider as llm_provider
 from loomnb.ready import register_llm_provider as register_llm_provider
 from loomnb.runtime import Event as Event
@@ -361,6 +361,9 @@ __version__: str
 
 __all__ = [
     "ABSENT",
+    "DEFAULT_STRUCTURED_OUTPUT_INSTRUCTION",
+    "STAGE_END",
+    "WORKFLOW_END",
     "AbortSignal",
     "Actor",
     "Agent",
@@ -428,7 +431,6 @@ __all__ = [
     "Conflict",
     "ControlFlowSignal",
     "Cursor",
-    "DEFAULT_STRUCTURED_OUTPUT_INSTRUCTION",
     "Decision",
     "DefaultApprovalPolicy",
     "DefaultRolesPolicy",
@@ -547,7 +549,6 @@ __all__ = [
     "RunOptions",
     "RunResult",
     "RunView",
-    "STAGE_END",
     "SavedAction",
     "SchemaValidationError",
     "SequenceResult",
@@ -618,7 +619,6 @@ __all__ = [
     "Unavailable",
     "UsageRow",
     "VendorModel",
-    "WORKFLOW_END",
     "WidgetRef",
     "WorkflowArgs",
     "WorkflowEnd",

@@ -56,7 +56,7 @@ def approval_content(
     presented = dict(spec.presentation or {}) if spec is not None else {}
     words = dict(confirmation or {}) or {k: filled(v, call["input"]) for k, v in (presented.get("confirm") or {}).items()}
     label = str(presented.get("label") or humanised(call["name"]))
-    request = {
+    request: dict[str, Any] = {
         "id": call["id"],
         "tool": call["name"],
         "label": filled(label, call["input"]),
@@ -84,7 +84,7 @@ def approval_content(
 def interrupted_content(call: Mapping[str, Any]) -> AskContent:
     """Whether an action in whose middle the kernel died is made again."""
     name = humanised(call["name"])
-    request = {
+    request: dict[str, Any] = {
         "id": call["id"],
         "tool": call["name"],
         "label": name,
@@ -100,7 +100,7 @@ def interrupted_content(call: Mapping[str, Any]) -> AskContent:
     }
     return AskContent(
         kind="approval", name=f"again:{call['name']}", key=f"again:{call['name']}", label=request["title"], request=request,
-        description=str(request["detail"]),
+        description=request["detail"],
     )  # fmt: skip
 
 
@@ -127,8 +127,8 @@ def repeat_content(call: Mapping[str, Any], count: int) -> AskContent:
         is_skippable=False,
     )
     return AskContent(
-        kind="questions", name="repeat", key="repeat", label="The same call again", questions=(question,), request={"call": dict(call)},
-        context="Or write what it should do instead.",
+        kind="questions", name="repeat", key="repeat", label="The same call again", questions=(question,),
+        request={"call": dict(call), "count": count}, context="Or write what it should do instead.",
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from loomnb.agents.approvals import accept_ask
 from loomnb.agents.delegation import StartAgent
 from loomnb.agents.deps import LoopDeps
-from loomnb.agents.failures import RunCancelledError, agent_failure_code, stream_failure
+from loomnb.agents.failures import RunCancelledError, agent_failure_code, stream_failure, text_of
 from loomnb.agents.frames import frame
 from loomnb.agents.hooks import JournalHooks
 from loomnb.agents.journal_batch import collecting
@@ -50,8 +51,10 @@ AGENT_CONFIG = "agent"
 MakeDeps = Callable[[RunRecord, Mapping[str, Any], JournalAgentStore], LoopDeps]
 """What a turn works with, from the run, its arguments and the store."""
 
-_ARGS = {"thread", "text", "actor", "roles", "tenant", "attachments", "regenerate", "model", "persona", "day", "deliver", "depth"}
-_ARGS |= {"path", "parent", "pageContext", "uiCapabilities"}
+_ARGS = {
+    *("thread", "text", "actor", "roles", "tenant", "attachments", "regenerate", "model", "persona", "day", "deliver", "depth"),
+    *("path", "parent", "pageContext", "uiCapabilities"),
+}
 
 _STREAMS = MemorySink()
 
@@ -192,11 +195,19 @@ class AgentRunDefinition:
                 await _forget_turn(store, record.id, args["thread"])
         live.add_rows(rows)
         deps = self.make(record, args, store)
-        hooks = JournalHooks(record.id, live, store, _STREAMS, deps.registry, args["thread"], start_agent=self.start_agent)
+        hooks = JournalHooks(
+            record.id, live, store, _STREAMS, registry=deps.registry, thread_id=args["thread"], start_agent=self.start_agent
+        )
         try:
             result = await run_agent_loop(deps, _input(args, self.name), hooks)
             await live.flush()
             live.finished()
+        except asyncio.CancelledError as exc:
+            if not live.alive:
+                raise  # the run was stopped, or its kernel goes down
+            lost = StepError(f"Something in the turn of {self.name!r} was canceled from inside.", code="MOVE_FAILED")
+            await self._failed(store, record, live, lost)
+            raise lost from exc
         except Exception as exc:
             await self._failed(store, record, live, exc)
             raise
@@ -210,7 +221,7 @@ class AgentRunDefinition:
             return  # it was stopped, and that is on record already
         code = agent_failure_code(exc)
         with collecting() as rows:
-            await settle_dead_run(store, record.id, {"code": code, "message": str(exc)}, record.loaded_args["thread"])
+            await settle_dead_run(store, record.id, {"code": code, "message": text_of(exc)}, record.loaded_args["thread"])
         live.add_rows(rows)
         await live.flush()
         last = frame("cancelled") if isinstance(exc, RunCancelledError) else frame("error", **stream_failure(exc))

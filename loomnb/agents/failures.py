@@ -72,7 +72,7 @@ class RepeatedCallError(Refused):
     def __init__(self, tool_name: str, count: int) -> None:
         super().__init__(
             f"The model asked {count} times for the same call of {tool_name!r}, and nobody could be asked whether that is meant.",
-            advice="Look at what the tool gives: a result that does not help is asked for again. repeat_guard=None switches this off.",
+            advice="Look at what the tool gives: a result that does not help is asked for again. repeat_guard=None ends this.",
         )
         self.args = (tool_name, count)
         self.tool_name = tool_name

@@ -4,8 +4,8 @@ What a thread says stands in the journal under the thread's id, and only ever as
 `tool_calls`, `model_usage` and `agent_runs` are views over them (store/agent_views.py). In memory it is the store of
 `memory_store.py`, filled thread by thread when one is first needed (`journal_reading.py`): so both do the same, by the same code.
 
-A row that is written inside a checkpoint is committed with that checkpoint's own record (`journal_batch.py`): both are there after
-a crash, or neither, and a replay writes none twice. Which run a thread streams is not stored: it ends with the process.
+A row that is written inside a checkpoint is committed with that checkpoint's own record (`journal_batch.py`): both are there
+after a crash, or neither, and a replay writes none twice. Which run a thread streams is not stored: it ends with the process.
 """
 
 from __future__ import annotations

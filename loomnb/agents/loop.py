@@ -61,7 +61,11 @@ async def run_agent_loop(deps: LoopDeps, given: AgentTurnInput, hooks: LoopHooks
             effect = flow.send(await driver.perform(effect))
     except StopIteration as end:
         result: AgentTurnResult = end.value
+        work.end_trace(None)
         return result
+    except BaseException as exc:
+        work.end_trace(exc)
+        raise
     finally:
         flow.close()
 

@@ -65,7 +65,8 @@ def _held(cls: type) -> Callable[[Any], Sequence[Any]]:
 def dump(value: Any, keep_false: Sequence[str] | None = None) -> dict[str, Any]:
     """The JSON of a dataclass without what is None; with `keep_false` also without what is False, but for these."""
     out: dict[str, Any] = {}
-    for key, held in zip(_names(type(value)), _held(type(value))(value), strict=True):
+    cls: Any = type(value)
+    for key, held in zip(_names(cls), _held(cls)(value), strict=True):
         if held is None or (held is False and keep_false is not None and key not in keep_false):
             continue
         out[key] = list(held) if isinstance(held, tuple) else held
@@ -74,7 +75,7 @@ def dump(value: Any, keep_false: Sequence[str] | None = None) -> dict[str, Any]:
 
 def load(cls: type[T], data: Mapping[str, Any]) -> T:
     """The dataclass of its JSON; other keys are left out."""
-    names = _names(cls)
+    names = _names(cast("Any", cls))
     return cls(**{names[key]: value for key, value in data.items() if key in names})
 
 

@@ -14,6 +14,7 @@ from loomnb.agents.deps import LoopDeps
 from loomnb.agents.diagnostics import publish
 from loomnb.agents.frames import DiscardWriter, FrameReader, decode_stream_event, frame, frame_lines
 from loomnb.agents.spi import AgentTurnInput, ChatMessage, LoopHooks, ProcessorContext, ToolScope, optional, settled
+from loomnb.agents.tracing import AgentSpan, turn_span
 from loomnb.jsonvalue import dumps, freeze, thaw
 from loomnb.runtime import SinkWriter
 
@@ -174,6 +175,19 @@ class WorkBase:
         self.run_id = hooks.run_id
         self.writer: SinkWriter = DiscardWriter()
         self.persona: Mapping[str, Any] | None = None
+        self._traced: AgentSpan | None = None
+
+    def traced(self) -> AgentSpan:
+        """The OpenTelemetry span of this turn. Begun with the first thing that is really done, so that a replay makes none."""
+        if self._traced is None:
+            asked = self.given.model or self.deps.model_id
+            self._traced = turn_span(agent=self.agent_name, thread_id=self.given.thread_id, run_id=self.run_id, model=asked)
+        return self._traced
+
+    def end_trace(self, error: BaseException | None) -> None:
+        """The turn is over, well or with an error; its span is, too."""
+        if self._traced is not None:
+            self._traced.__exit__(type(error) if error is not None else None, error, None)
 
     @property
     def agent_name(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, cast
 
 from loomnb.agents.diagnostics import span
@@ -16,6 +16,7 @@ from loomnb.agents.structured import (
     repair_instruction,
     validate_structured,
 )
+from loomnb.agents.tracing import chat_span
 from loomnb.agents.work_base import Announcing, for_model, shown_kind
 from loomnb.agents.work_tools import ToolWork
 from loomnb.jsonvalue import dumps, thaw
@@ -116,11 +117,21 @@ class ModelWork(ToolWork):
             settings=self.deps.model_settings,
         )
         async with span("llm.turn", {"runId": self.run_id, "step": step}, self.deps.source.monotonic):
-            result = await (settled(dispatch(step, request)) if dispatch is not None else self.deps.model.run_turn(request))
+            asked = settled(dispatch(step, request)) if dispatch is not None else self.deps.model.run_turn(request)
+            result = await self._traced_call(asked, "chat", step)
         said = self._said(result, watching)
         said["toolCalls"] = self.stamped(result.tool_calls, offered, watching)
         await self._complete(said, watching)
         return said | gate.record()
+
+    async def _traced_call(self, asked: Awaitable[TurnResult], purpose: str, step: int) -> TurnResult:
+        """What a call of the model gives, with a span of its own."""
+        model = self.given.model or self.deps.model_id
+        span_of = chat_span(model=model, thread_id=self.given.thread_id, step=step, purpose=purpose, parent=self.traced())
+        with span_of as told, told.current():
+            result = await asked
+            told.set_result(result)
+            return result
 
     async def _complete(self, said: Mapping[str, Any], watching: Announcing) -> None:
         """Write the frames that the provider left out: a text nobody saw grow, and each call before its outcome."""
@@ -256,7 +267,7 @@ class ModelWork(ToolWork):
         async with span(
             "structured-output", {"runId": self.run_id, "step": step, "attempt": attempt}, self.deps.source.monotonic
         ):
-            result = await self.deps.model.run_turn(request)
+            result = await self._traced_call(self.deps.model.run_turn(request), "structured_output", step)
         said = self._said(result)
         if not said["text"].strip() and said.get("object") is not None:
             said["text"] = dumps(said["object"])  # the gate judges text, and nothing goes past it
@@ -287,5 +298,5 @@ class ModelWork(ToolWork):
             settings=self.deps.model_settings,
         )
         async with span("follow-ups", {"runId": self.run_id, "step": step, "count": count}, self.deps.source.monotonic):
-            result = await self.deps.model.run_turn(request)
+            result = await self._traced_call(self.deps.model.run_turn(request), "follow_ups", step)
         return {**self._said(result), "suggestions": parse_follow_ups(result.text, count)}

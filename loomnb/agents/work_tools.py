@@ -25,6 +25,7 @@ from loomnb.agents.tool_errors import (
     ToolPreflightDeniedError,
     ToolTimeoutError,
 )
+from loomnb.agents.tracing import tool_span
 from loomnb.agents.ui_collector import UiCollector
 from loomnb.agents.work_base import Announcing, is_marked, jsonable, pushed, shown_kind
 from loomnb.agents.work_records import RecordWork
@@ -226,7 +227,11 @@ class ToolWork(RecordWork):
         started = self.deps.source.monotonic()
         try:
             async with span("tool.execution", {**about, "toolType": shown_kind(claim["kind"])}, self.deps.source.monotonic):
-                result = await self._ran(call, claim, edited)
+                with (
+                    tool_span(name=call["name"], call_id=call["id"], kind=claim["kind"], parent=self.traced()) as told,
+                    told.current(),
+                ):
+                    result = await self._ran(call, claim, edited)
         except ToolPreflightDeniedError as exc:
             return pushed(error=exc.reason, denied=True)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001  # as above

@@ -160,7 +160,7 @@ class Agent:
         self.model = model_of_name(model)
         self.models = {label: model_of_name(one) for label, one in (models or {}).items()}
         self.registry = ToolRegistry()
-        frame = sys._getframe(1)  # noqa: SLF001  # names that annotations of functions in a cell use
+        frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # names that annotations use
         for thing in tools:
             spec, handler = self._tool(thing, {**frame.f_globals, **frame.f_locals})
             if self.registry.has(spec.name):

@@ -219,7 +219,8 @@ class Loom:
             title: what people read above it; default: the blueprint's with the beginning of the intent.
             project: the folder its steps may read, write and run programs in; without one they have no `access.project`.
             models: the models of its agent steps: one for all, or by role (`reasoning`, `coding`, `review`, `default`); an object
-                with `run_turn`, or what names a model, as `loom.Agent` takes it (`"anthropic:…"`, an address). They are not stored: after a restart those of `loom.use_models(…)` play.
+                with `run_turn`, or what names a model, as `loom.Agent` takes it (`"anthropic:…"`, an address). They are not
+                stored: after a restart those of `loom.use_models(…)` play.
             source: who starts it, as its view tells.
             step_limit: steps it may make without coming to rest.
             loop: `kernel` moves it on the notebook's own loop, for async clients that were made in a cell.

@@ -22,7 +22,7 @@ from loomnb.agents import (
     agent_store_of,
 )
 from loomnb.blueprints import Blueprint, WorkflowModule
-from loomnb.errors import Conflict, NotFound, Refused
+from loomnb.errors import Conflict, NoFrontEnd, NotFound, Refused
 from loomnb.runtime import CURRENT, FINISHED, Run, RunRecord, Status
 from loomnb.studio.chats import AgentRun
 from loomnb.studio.session import Loom
@@ -44,7 +44,9 @@ class AgentLike(Protocol):
     actor: Actor
     definition: AgentRunDefinition
     default_persona: str | None
-    models: Mapping[str, ModelProvider]
+
+    @property
+    def models(self) -> Mapping[str, ModelProvider]: ...
 
     def has_persona(self, name: str) -> bool: ...
 
@@ -86,11 +88,12 @@ def start_turn(session: Loom, agent: AgentLike, asked: TurnRequested) -> AgentRu
         # Made again after a crash, the move asks for the same turn: by the number of the call in it.
         key = key if key is not None else attempt.tool_context().idempotency_key
     store = store_of(session)
-    thread_id = asked.thread or _new_thread(session, agent, key, fresh=asked.fresh)
+    attachments = [_attached(one) for one in asked.attachments or ()]
+    thread_id = asked.thread or _new_thread(store, agent, key, fresh=asked.fresh)
     args: dict[str, Any] = {"thread": thread_id, "text": asked.text, "actor": agent.actor.id}
     args |= {"roles": list(agent.actor.roles)} if agent.actor.roles is not None else {}
     args |= {"tenant": agent.actor.tenant_ref} if agent.actor.tenant_ref is not None else {}
-    args |= {"attachments": [_attached(one) for one in asked.attachments]} if asked.attachments else {}
+    args |= {"attachments": attachments} if attachments else {}
     args |= {"model": asked.model} if asked.model is not None else {}
     args |= {"regenerate": True} if asked.regenerate else {}
     args |= {"parent": parent} if parent is not None else {}
@@ -150,10 +153,10 @@ def _admit(live: Sequence[RunRecord], thread_id: str) -> None:
             )
 
 
-def _new_thread(session: Loom, agent: AgentLike, key: str | None, *, fresh: bool) -> str:
+def _new_thread(store: JournalAgentStore, agent: AgentLike, key: str | None, *, fresh: bool) -> str:
     """The id of a new thread. With a key it follows from that: the same turn is found in the same thread."""
     if key is None or fresh:
-        return session.runtime.source.new_id("thread")
+        return store.now(store.create_thread(actor=agent.actor, agent_name=agent.name)).id
     return f"thread-{hashlib.sha256(f'{agent.name}/{key}'.encode()).hexdigest()[:12]}"
 
 
@@ -201,6 +204,20 @@ def _attached(thing: Any) -> dict[str, Any]:
 # -- runs as tools ---------------------------------------------------------------------------------------
 
 
+class UnansweredRun(NoFrontEnd):
+    """A run that a tool waits for needs a person, and nobody can answer here.
+
+    No failure of the tool, which the model would be told of: the run goes on as soon as somebody answers it. So it passes through
+    every catch of the loop, and is the turn's own.
+    """
+
+    __aviary_durable_control_flow__ = True
+
+    def __init__(self, why: NoFrontEnd) -> None:
+        advice = f"{why.advice} Then run.retry() takes this turn up again where it waited."
+        super().__init__(why.message, advice=advice.strip())
+
+
 class RunTool:
     """The handler of a tool that is a whole run: a workflow, or a blueprint with its intent.
 
@@ -224,6 +241,8 @@ class RunTool:
         remove = ctx.abort_signal.add_listener(lambda why: _stop_with(run, why)) if ctx.abort_signal is not None else None
         try:
             return await run
+        except NoFrontEnd as exc:
+            raise UnansweredRun(exc) from exc
         finally:
             if remove is not None:
                 remove()

@@ -2,8 +2,8 @@
 
 A step is one call of the model and the tool it asks for. `no journal` is the bare loop (`run_agent_loop`) with a store in
 memory and a runner that keeps nothing; the other two are `loom.Agent` on a DuckDB file, where every call of the model and of
-the tool is durable before the next begins (`sync`), or goes on while commits are in flight (`pipelined`). Peers do the same with the
-loop that they ship. What counts is the CPU of the process, all threads of it; the time that passes is printed beside it.
+the tool is durable before the next begins (`sync`), or goes on while commits are in flight (`pipelined`). Peers do the same with
+the loop that they ship. What counts is the CPU of the process, all threads of it; the time that passes is printed beside it.
 
 Then how it grows: one turn of 200 steps, and a conversation of 1,000 messages.
 """
@@ -256,7 +256,7 @@ def openai_agents(o: argparse.Namespace) -> Iterator[None]:
     set_tracing_disabled(True)
 
     class Stub(Model):
-        async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> Any:
+        async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> Any:  # noqa: A002
             items = input if isinstance(input, list) else []
             n = sum(isinstance(item, dict) and item.get("type") == "function_call_output" for item in items)
             if n < STEPS:
@@ -468,7 +468,7 @@ def main() -> int:
         ratios = f"{told(ratio(name, best))} | {told(ratio(name, cpu.get(SAVER)))}"
         print(f"| {name} | {value:.2f} ({low:.2f}..{high:.2f}) | {wall:.2f} | {ratios} | {told(size, '.0f')} | {peak:.0f} |")
 
-    print("\n| grows: each step, or turn of the conversation | CPU ms, first -> last 10 % | bytes, first -> last 10 % | bytes each |")
+    print("\n| each step, or turn of the conversation | CPU ms, first -> last 10 % | bytes, first -> last 10 % | bytes each |")
     print("|---|---|---|---|")
     grown = {name: {k: rounds.median(rows, k) for k in rows[0]} for name, rows in figures.items() if name in GROWING}
     for name, row in grown.items():
