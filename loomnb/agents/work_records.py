@@ -69,7 +69,7 @@ class RecordWork(WorkBase):
             more = {"decided_via": decision.get("via"), "decided_by": by, "remember": remember or None}
             more["input"] = decision.get("input")
             changes |= {name: value for name, value in more.items() if value is not None}
-        await self.deps.store.update_tool_call(call["id"], changes)
+        await self.change_call(call["id"], changes)
         if not decision or approval is None or approval["mode"] == "auto":
             return  # nobody was asked; or it was claimed by a release that wrote no such frame
         told: dict[str, Any] = {"id": call["id"], "status": status, "approver": approval.get("approver")}
@@ -198,7 +198,7 @@ class RecordWork(WorkBase):
         changes["decided_by"] = reply.answered_by or self.given.actor.id
         if not reply.skipped:
             changes["executed_by_ref"] = changes["decided_by"]
-        await self.deps.store.update_tool_call(call["id"], {k: v for k, v in changes.items() if v is not None})
+        await self.change_call(call["id"], {k: v for k, v in changes.items() if v is not None})
         self.tell_call(call, {"kind": "ask"}, status)
 
 

@@ -352,7 +352,7 @@ class ToolWork(RecordWork):
         """Put a receipt on the row of its call at once, for the answer may come before the turn's next checkpoint."""
         known = (await self.store_optional("tool_call_outcomes", [call_id])) or {}
         if not is_receipt((known.get(call_id) or {}).get("output")):
-            await self.deps.store.update_tool_call(call_id, {"output": dict(receipt)})
+            await self.change_call(call_id, {"output": dict(receipt)})
 
     def memory_block(self, digest: Any) -> str:
         """What the system prompt says of the run's memories; nothing without one."""

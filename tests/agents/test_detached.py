@@ -312,3 +312,27 @@ def test_the_started_agent_works_for_the_same_person(tmp_path: Path) -> None:
 
         told = {name: child.args[name] for name in ("actor", "roles", "depth", "path")}
         assert told == {"actor": "ann", "roles": ["user"], "depth": 1, "path": ["boss"]}
+
+
+def test_each_conversation_gets_its_own_answer_though_their_calls_have_the_same_id(tmp_path: Path) -> None:
+    with kernel(tmp_path / "s.duckdb") as session:
+        go = threading.Event()
+
+        async def writes(request: Any, number: int) -> str:
+            await asyncio.to_thread(go.wait, 20)
+            return f"About {request.messages[-1]['content']}"
+
+        def bosses(request: Any, number: int) -> Any:
+            return [[("start_writer", {"task": request.messages[0]["content"]})], "Started."][number]
+
+        boss = agent(session, "boss", bosses, detached=[agent(session, "writer", writes)])
+        chats = [boss.chat(), boss.chat()]
+        for chat, about in zip(chats, ("rain", "snow"), strict=True):
+            at_rest(chat.send(about))
+        go.set()
+        for (run_id,) in session.sql("select run_id from runs where workflow = 'writer'").fetchall():
+            at_rest(session.run(run_id))
+
+        assert [messages(chat)[-1] for chat in chats] == [("writer", "About rain"), ("writer", "About snow")]
+        rows = session.sql("select input->>'task', output->>'text' from tool_calls order by seq").fetchall()
+        assert rows == [("rain", "About rain"), ("snow", "About snow")]
