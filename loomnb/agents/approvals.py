@@ -132,20 +132,23 @@ def repeat_content(call: Mapping[str, Any], count: int) -> AskContent:
     )  # fmt: skip
 
 
-def accept_ask(ask: Ask, payload: Any) -> Any:
-    """The answer to store.
+def accept_ask(ask: Ask, payload: Any, source: str = "code") -> Any:
+    """The answer to store, with where it came from (`panel`, `code`, an answers file, `expiry`).
 
     Raises:
         AnswerInvalid: it does not fit.
     """
-    return accept_approval(ask, payload) if ask.kind == "approval" else _accept_elicitation(ask, payload)
+    if ask.kind == "approval":
+        return accept_approval(ask, payload, source)
+    return {**_accept_elicitation(ask, payload), "via": source}
 
 
-_KEYS = {"approved", "reason", "remember", "input", "expired", "decidedBy", "via"}
+EXPIRY = "expiry"
+_KEYS = {"approved", "reason", "remember", "input", "decidedBy", "via"}
 _WORDS = {"approve": True, "approved": True, "yes": True, "reject": False, "rejected": False, "no": False, "deny": False}
 
 
-def accept_approval(ask: Ask, payload: Any) -> dict[str, Any]:
+def accept_approval(ask: Ask, payload: Any, source: str = "code") -> dict[str, Any]:
     """A decision, judged: see the module.
 
     Raises:
@@ -155,18 +158,20 @@ def accept_approval(ask: Ask, payload: Any) -> dict[str, Any]:
         payload = {"approved": payload}
     elif isinstance(payload, str) and payload.strip().lower() in _WORDS:
         payload = {"approved": _WORDS[payload.strip().lower()]}
-    elif isinstance(payload, Mapping) and payload.get("expired") is True:
+    elif source == EXPIRY and isinstance(payload, Mapping) and payload.get("expired") is True:  # only the clock says so
         payload = {"approved": False, "expired": True}
     advice = 'Use True, False or {"approved": True, "reason": "…", "remember": True, "input": {…}}.'
     if not isinstance(payload, Mapping) or not isinstance(payload.get("approved"), bool):
         raise AnswerInvalid("This is no decision.", advice=advice)
-    unknown = sorted(str(key) for key in set(payload) - _KEYS)
+    unknown = sorted(str(key) for key in set(payload) - _KEYS - ({"expired"} if source == EXPIRY else set()))
     if unknown:
         raise AnswerInvalid("This is no decision.", dict.fromkeys(unknown, "there is no such field"), advice=advice)
     if not isinstance(payload.get("reason") or "", str):
         raise AnswerInvalid("This is no decision.", {"reason": "give a text"}, advice=advice)
     decision = {name: thaw(freeze(value)) for name, value in payload.items() if value not in (None, False, "")}
     decision["approved"] = payload["approved"]
+    if source != EXPIRY:
+        decision.setdefault("via", source)
     if not decision["approved"]:
         decision.pop("input", None)
         decision.pop("remember", None)

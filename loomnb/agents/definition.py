@@ -155,13 +155,13 @@ class AgentRunDefinition:
         """Never called, as `ask`."""
         raise StepError("An agent has no wait transitions.", code="RUNTIME_NOT_IMPLEMENTED")
 
-    def accept_ask(self, ask: Ask, payload: Any) -> Any:
-        """The answer to what a turn asked in its middle.
+    def accept_ask(self, ask: Ask, payload: Any, source: str) -> Any:
+        """The answer to what a turn asked in its middle; `source` is where it came from.
 
         Raises:
             AnswerInvalid: it does not fit.
         """
-        return accept_ask(ask, payload)
+        return accept_ask(ask, payload, source)
 
     def failure_of(self, exc: Exception, move: Move | None = None) -> Failure:
         """As it was raised."""

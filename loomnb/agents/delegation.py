@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from loomnb.agents.agent_registry import AgentRegistry
+from loomnb.agents.failures import text_of
 from loomnb.agents.spi import (
     AgentDefinition,
     AgentTurnInput,
@@ -257,7 +258,7 @@ class Delegation:
         """What the model is told when the other agent did not come to an answer."""
         if isinstance(exc, RunFailed) and exc.status == "canceled":
             return f"{self.target} was stopped by a person before it had an answer. Do not ask it again; ask what they want."
-        return f"{self.target} came to no answer: {str(exc) or type(exc).__name__}"
+        return f"{self.target} came to no answer: {text_of(exc) or type(exc).__name__}"
 
 
 def _receipt(agent: str, run_id: str) -> dict[str, Any]:

@@ -175,7 +175,8 @@ class JournalHooks:
         """Wait for answers to a set of questions."""
 
         def reply(data: Mapping[str, Any]) -> AnswersReply:
-            return AnswersReply(answers=data.get("answers"), skipped=data.get("skipped", False), answered_by=ctx.actor.id)
+            said = {"answered_by": ctx.actor.id, "answered_via": data.get("via")}
+            return AnswersReply(answers=data.get("answers"), skipped=data.get("skipped", False), **said)
 
         return await self._ask(f"tool:{self.run_id}:{request['id']}", elicitation_content(request), request, reply)
 

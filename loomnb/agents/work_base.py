@@ -175,6 +175,8 @@ class WorkBase:
         self.run_id = hooks.run_id
         self.writer: SinkWriter = DiscardWriter()
         self.persona: Mapping[str, Any] | None = None
+        self.took: dict[str, float] = {}
+        """Call → milliseconds its tool took, of those that ran here."""
         self._traced: AgentSpan | None = None
 
     def traced(self) -> AgentSpan:

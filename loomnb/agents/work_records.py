@@ -23,7 +23,7 @@ class RecordWork(WorkBase):
 
     async def tool_executed(self, call: Mapping[str, Any], claim: Mapping[str, Any], decision: Any, outcome: Any) -> None:
         """It ran."""
-        changes: dict[str, Any] = {"status": "executed", "output": outcome["output"]}
+        changes: dict[str, Any] = {"status": "executed", "output": outcome["output"], **self._took(call)}
         if is_receipt(outcome["output"]) and claim.get("detached"):
             del changes["output"]  # it is there since the agent was started, and by now the answer may be
         if claim["kind"] == "action":
@@ -32,9 +32,15 @@ class RecordWork(WorkBase):
         if "preflight" in claim:
             self.tell_call(call, claim, "executed")
 
+    def _took(self, call: Mapping[str, Any]) -> dict[str, float]:
+        ms = self.took.get(call["id"])
+        return {} if ms is None else {"duration_ms": round(ms, 3)}
+
     async def tool_failed(self, call: Mapping[str, Any], claim: Mapping[str, Any], decision: Any, outcome: Any) -> None:
         """It raised, or could not be called."""
-        await self._settled(call, claim, decision, {"status": "failed", "error": outcome["error"]}, "approved")
+        await self._settled(
+            call, claim, decision, {"status": "failed", "error": outcome["error"], **self._took(call)}, "approved"
+        )
         if "preflight" in claim:
             self.tell_call(call, claim, "failed")
 

@@ -12,6 +12,7 @@ from loomnb.agents.control_flow import is_control_flow_signal, is_replay_integri
 from loomnb.agents.delegation import Delegation, is_kernels_end, is_receipt
 from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.elicitation import ASK_TOOL, ask_definition, check_ask
+from loomnb.agents.failures import text_of
 from loomnb.agents.memories import REMEMBER_TOOL, memories_of, memory_block, remember_definition
 from loomnb.agents.memories import told_resolved as memory_resolved
 from loomnb.agents.retrying import TransientRetry, invoke_with_transient_retry
@@ -236,8 +237,10 @@ class ToolWork(RecordWork):
             return pushed(error=exc.reason, denied=True)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001  # as above
             self._reraise(exc)
+            self.took[call["id"]] = (self.deps.source.monotonic() - started) * 1000
             self.tell_call(call, claim, "failed", started)
             return pushed(error=_message(exc))
+        self.took[call["id"]] = (self.deps.source.monotonic() - started) * 1000
         self.tell_call(call, claim, "executed", started)
         return result
 
@@ -345,6 +348,7 @@ class ToolWork(RecordWork):
             answer = {"text": delegation.failed(exc)}
         if is_receipt(answer):
             await self._receipted(call["id"], answer)
+        self.took[call["id"]] = (deps.source.monotonic() - started) * 1000
         self.tell_call(call, claim, "executed", started)
         return answer
 
@@ -397,7 +401,8 @@ class ToolWork(RecordWork):
 def _message(exc: BaseException) -> str:
     if isinstance(exc, LoomError):
         return str(exc)
-    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+    text = text_of(exc)  # an exception of a tool may have a broken __str__
+    return f"{type(exc).__name__}: {text}" if text and text != type(exc).__name__ else type(exc).__name__
 
 
 def _is_over(task: asyncio.Future[Any]) -> None:

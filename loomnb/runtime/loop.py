@@ -376,7 +376,7 @@ class Runtime:
         """Answer what a step asks in its middle: its code goes on, here or (after a restart) from its `recover`."""
         if not record.suspended and self._records.acquaint(record) is None:
             raise AnswerRefused(f"The run {record.id} cannot take an answer yet.", advice=record.advice)
-        stored = freeze(self._accepted(record, ask, payload))
+        stored = freeze(self._accepted(record, ask, payload, source))
         with record.lock:
             if ask not in record.view.asks or record.is_moving or record.cancel_requested:
                 raise self.refusal(record, ask.id)
@@ -399,7 +399,7 @@ class Runtime:
             self._moves.go(record)
 
     @staticmethod
-    def _accepted(record: RunRecord, ask: Ask, payload: Any) -> Any:
+    def _accepted(record: RunRecord, ask: Ask, payload: Any, source: str) -> Any:
         """The answer to store. Questions and confirmations have one rule for all; the others have their definition's."""
         if ask.kind == "confirm":
             return accept_confirmation(payload)
@@ -408,7 +408,7 @@ class Runtime:
         accept = getattr(REGISTRY.get(record.workflow), "accept_ask", None)
         if accept is None:
             raise AnswerRefused(f"Nothing here knows how to judge an answer to {ask.label!r}.", advice=record.advice)
-        return accept(ask, payload)
+        return accept(ask, payload, source)
 
     def _arm_expiry(self, record: RunRecord) -> None:
         """Answer the asks of a run that have a time limit, when it is over. On its loop."""

@@ -36,6 +36,7 @@ from loomnb.agents import (
     Skills,
     ToolRegistry,
     ToolSpec,
+    VendorModel,
     check_intake,
     fingerprint_of,
     know_agent,
@@ -47,7 +48,7 @@ from loomnb.agents import (
     tool_of,
 )
 from loomnb.errors import DefinitionError, Refused
-from loomnb.runtime import ModelProvider, RunRecord
+from loomnb.runtime import REGISTRY, ModelProvider, RunRecord
 from loomnb.studio.chats import AgentRun, Chat, Threads
 from loomnb.studio.colleagues import Colleagues
 from loomnb.studio.process import default
@@ -159,6 +160,7 @@ class Agent:
         self.actor = Actor(id=actor) if isinstance(actor, str) else actor
         self.model = model_of_name(model)
         self.models = {label: model_of_name(one) for label, one in (models or {}).items()}
+        _check_options(name, tools, history, budget, {"max_steps": max_steps, "repeat_guard": repeat_guard})
         self.registry = ToolRegistry()
         frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # names that annotations use
         for thing in tools:
@@ -248,7 +250,7 @@ class Agent:
             system_prompt=self.instructions,
             day=args.get("day") or record.source.now().date().isoformat(),
             model_id=picked or getattr(model, "model_id", None) or getattr(model, "name", None),
-            pricing_store=JournalPricing(self.session.runtime.database),
+            pricing_store=JournalPricing(self.session.runtime.database, _names_of(model)),
             source=record.source,
             host=self.session,
             memory=self._remembered(),
@@ -287,6 +289,19 @@ class Agent:
     def session(self) -> Loom:
         """The store of its runs."""
         return self._store if self._store is not None else default()
+
+    def check_current(self) -> None:
+        """Refuse when another agent has this name by now: what is stored is taken up by name, and would be by the other one.
+
+        Raises:
+            DefinitionError: it has.
+        """
+        known = REGISTRY.get(self.name)
+        if known is not self.definition:
+            raise DefinitionError(
+                f"Another agent called {self.name!r} was made after this one, and a stored turn is taken up again by its name.",
+                advice='Give one of them a name of its own: loom.Agent(…, name="…"). To go on with this one, make it again.',
+            )
 
     @property
     def tools(self) -> list[ToolSpec]:
@@ -405,3 +420,34 @@ class Agent:
 
 def _thread_id(thread: str | Chat | None) -> str | None:
     return thread.thread_id if isinstance(thread, Chat) else thread
+
+
+def _check_options(name: str, tools: object, history: object, budget: object, counts: Mapping[str, object]) -> None:
+    """Refuse what would only be noticed in the middle of a turn.
+
+    Raises:
+        DefinitionError: an option is none.
+    """
+    if isinstance(tools, str) or not isinstance(tools, Sequence):
+        raise DefinitionError(
+            f"tools= of the agent {name!r} is a list, not {tools!r:.60}.", advice="Write tools=[add, send_mail]."
+        )
+    if history is not None and not callable(getattr(history, "select", None)):
+        raise DefinitionError(
+            f"history= of the agent {name!r} is no history policy: {history!r:.60}.",
+            advice="Write history=loom.window_history(max_messages=20), or summarizing_history(…).",
+        )
+    if budget is not None and not isinstance(budget, Budget):
+        raise DefinitionError(
+            f"budget= of the agent {name!r} is {budget!r:.60}.", advice="Write budget=loom.Budget(usd=0.5) or (tokens=20_000)."
+        )
+    for what, value in counts.items():
+        if value is None and what == "repeat_guard":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise DefinitionError(f"{what}={value!r} of the agent {name!r} is no whole number from 1 on.")
+
+
+def _names_of(model: ModelProvider) -> tuple[str, ...]:
+    """What a vendor's model is called in price lists; nothing for a model that is none."""
+    return (model.model_id, model.model) if isinstance(model, VendorModel) else ()

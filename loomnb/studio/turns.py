@@ -49,6 +49,7 @@ class AgentLike(Protocol):
     def models(self) -> Mapping[str, ModelProvider]: ...
 
     def has_persona(self, name: str) -> bool: ...
+    def check_current(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,7 @@ def start_turn(session: Loom, agent: AgentLike, asked: TurnRequested) -> AgentRu
         Refused, NotFound, Conflict: see `Agent.run`.
     """
     _check(agent, asked)
+    agent.check_current()
     key, parent = asked.key, None
     attempt = CURRENT.get()
     if attempt is not None and attempt.record.source is session.runtime.source:
@@ -131,6 +133,8 @@ def _is_canceled(session: Loom, agent: AgentLike, key: str | None) -> bool:
 def _check(agent: AgentLike, asked: TurnRequested) -> None:
     if not isinstance(asked.text, str):
         raise Refused(f"What is said to {agent.name!r} is a text, not a {type(asked.text).__name__}.")
+    if isinstance(asked.attachments, (str, bytes, os.PathLike)):
+        raise Refused("Attachments are a list.", advice='Write attachments=["report.pdf"].')
     if not asked.text.strip() and not asked.attachments and not asked.regenerate:
         raise Refused(f"Nothing was said to {agent.name!r}.", advice='Write agent.run("…").')
     if asked.persona is not None and not agent.has_persona(asked.persona):

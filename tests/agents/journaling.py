@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def forget_agents() -> None:
 
 
 @contextmanager
-def kernel(path: Path, *, database: Any = Database, source: Source = SYSTEM, **options: Any) -> Iterator[loom.Loom]:
+def kernel(path: Path, *, database: Any = Database, source: Source = SYSTEM, **options: Any) -> Generator[loom.Loom]:
     """A kernel that was just started on a store: no agent is known in it before its cell is run."""
     forget_agents()
     session = loom.Loom(str(path), database=database, source=source, headless=True, **options)

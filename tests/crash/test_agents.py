@@ -114,12 +114,12 @@ def test_a_turn_that_dies_after_any_commit_ends_as_if_it_had_not(tmp_path: Path,
             run = to_the_end(five_steps(session, world).run("Do it", key="k"), each=asked.append)
             assert left(session, run) == whole.left, f"after commit {after}"
             assert sql(session, "select count(*) from runs") == [(1,)]
-        # At most one thing was in flight: one call of the model, the reads of one message, or one action.
+        # In flight was one action, or one call of the model with the reads before it, which ride in its commit.
         again = sum(world.said.values()) - STEPS
         acts = world.done["send_mail"] + world.done["pay"] - 2
         reads = (world.done["add"] > 2) + (world.done["look"] > 1)
         assert (again, acts) in ((0, 0), (1, 0), (0, 1)), f"after commit {after}: {world.said}, {world.done}"
-        assert not (reads and (again or acts)) or durability == "pipelined", f"after commit {after}: {world.said}, {world.done}"
+        assert not (reads and acts), f"after commit {after}: {world.said}, {world.done}"
         # An action that had begun is never made again unless a person said so.
         assert acts <= sum(name.startswith("again:") for name in asked), f"after commit {after}"
         made_again.update({"model": again, "read": bool(reads), "action": acts})
@@ -197,7 +197,7 @@ def test_an_action_that_a_kill_stopped_is_asked_about_and_may_be_left_as_it_is(p
 
         assert effects(path) == WHOLE  # the mail went out once, before the kill
         assert sql(session, "select status, error from tool_calls where tool_name = 'send_mail'") == [("failed", STOPPED)]
-        (told,) = (m.tool_results[0] for m in run.messages if m.tool_calls and m.tool_calls[0]["name"] == "send_mail")
+        (told,) = (r for m in run.messages for r in m.tool_results or () if r["name"] == "send_mail")
         assert told["error"] == STOPPED
         assert told["interrupted"] is True
 
