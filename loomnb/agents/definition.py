@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from loomnb.agents.approvals import accept_ask
+from loomnb.agents.delegation import StartAgent
 from loomnb.agents.deps import LoopDeps
 from loomnb.agents.failures import RunCancelledError, agent_failure_code, stream_failure, text_of
 from loomnb.agents.frames import frame
@@ -73,6 +74,8 @@ class AgentRunDefinition:
         origin: where it was written.
         fingerprint: changes with its instructions and tools; a stored run goes on all the same, by what is on record.
         make: what each turn works with.
+        start_agent: starts runs of the agents that it may ask; None: it asks nobody.
+        description: what it is for: what agents are told that may ask it.
     """
 
     name: str
@@ -80,6 +83,8 @@ class AgentRunDefinition:
     origin: str
     fingerprint: str
     make: MakeDeps
+    start_agent: StartAgent | None = None
+    description: str = ""
     step_limit: int = 1000
     runs_ahead: bool = False
     rests_at_start: bool = False
@@ -190,7 +195,9 @@ class AgentRunDefinition:
                 await _forget_turn(store, record.id, args["thread"])
         live.add_rows(rows)
         deps = self.make(record, args, store)
-        hooks = JournalHooks(record.id, live, store, _STREAMS, registry=deps.registry, thread_id=args["thread"])
+        hooks = JournalHooks(
+            record.id, live, store, _STREAMS, registry=deps.registry, thread_id=args["thread"], start_agent=self.start_agent
+        )
         try:
             result = await run_agent_loop(deps, _input(args, self.name), hooks)
             await live.flush()

@@ -15,7 +15,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from loomnb.agents.approvals import approval_content, elicitation_content, interrupted_content, repeat_content
+from loomnb.agents.child_runs import ChildRuns
 from loomnb.agents.control_flow import NonDeterminismError
+from loomnb.agents.delegation import StartAgent
 from loomnb.agents.history import drop_blank, settle_history, unanswered_calls
 from loomnb.agents.journal_batch import collecting
 from loomnb.agents.journal_store import JournalAgentStore
@@ -48,6 +50,7 @@ class JournalHooks:
         sink: where its frames go.
         registry: the tools, for what an approval shows.
         thread_id: the thread it stands in.
+        start_agent: starts runs of other agents; None: nobody can be asked here.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class JournalHooks:
         *,
         registry: ToolRegistry,
         thread_id: str,
+        start_agent: StartAgent | None = None,
     ) -> None:
         self.run_id = run_id
         self.abort_signal = AbortSignal()
@@ -70,6 +74,7 @@ class JournalHooks:
         self._reads: set[str] = set()
         """Checkpoints of `read` tools: one that was in flight at a kill is made again (Agents 7), so its result may ride."""
         self._edited: dict[str, Any] = {}  # call → its arguments as a person changed them
+        self._children = ChildRuns(live, store, thread_id, start_agent)
         live.at_end(self.abort_signal.abort)
 
     def open_sink(self) -> Any:
@@ -206,6 +211,16 @@ class JournalHooks:
             if _diverged(exc):
                 raise NonDeterminismError(self._live.next_number - 1, None, name) from exc
             raise
+
+    # -- other agents -----------------------------------------------------------------------------
+
+    async def run_agent(self, name: str, task: str) -> Mapping[str, Any]:
+        """Ask another agent and wait for its answer, in whichever kernel; see `ChildRuns`."""
+        return await self._children.run(name, task)
+
+    async def start_agent(self, *, agent_name: str, task: str, tool_call_id: str) -> Mapping[str, str]:
+        """Let another agent begin, without waiting for it; see `ChildRuns`."""
+        return await self._children.start(agent_name, task, tool_call_id)
 
     # -- the rest -----------------------------------------------------------------------------------
 

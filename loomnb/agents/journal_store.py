@@ -182,6 +182,16 @@ class JournalAgentStore(JournalReading):
         body = {**{camel(name): value for name, value in changes.items()}, "id": tool_call_id, "runId": row.run_id}
         self._log(row.thread_id, "toolcall.changed", body)
 
+    async def update_call_of_run(self, thread_id: str, run_id: str, tool_call_id: str, changes: Mapping[str, Any]) -> bool:
+        """Change the row of a call that a run made. As in memory."""
+        self._may_write()
+        _ = thread_id in self._threads
+        found = await super().update_call_of_run(thread_id, run_id, tool_call_id, changes)
+        if found:
+            body = {**{camel(name): value for name, value in changes.items()}, "id": tool_call_id, "runId": run_id}
+            self._log(thread_id, "toolcall.changed", body)
+        return found
+
     async def fail_unsettled_tool_calls(self, run_id: str, error: str) -> int:
         """Fail the calls of a run that nobody decided on. As in memory."""
         self._may_write()

@@ -260,6 +260,14 @@ class WorkBase:
         method = optional(self.deps.store, name)
         return await settled(method(*args, **kwargs)) if method is not None else None
 
+    async def change_call(
+        self, call_id: str, changes: Mapping[str, Any], *, thread_id: str | None = None, run_id: str | None = None
+    ) -> None:
+        """Change the row of a call: of this run, unless another one of another thread is named."""
+        place = (thread_id or self.given.thread_id, run_id or self.run_id)
+        if not await self.store_optional("update_call_of_run", *place, call_id, changes):
+            await self.deps.store.update_tool_call(call_id, changes)
+
     def messages_of(self, stored: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
         """Messages of their JSON."""
         return [ChatMessage.from_json(message) for message in stored]

@@ -94,11 +94,13 @@ class Runtime:
         run_id: str = "",
         stamped: bool = False,
         admit: Callable[[Sequence[RunRecord]], None] | None = None,
+        parent: RunRecord | None = None,
     ) -> RunRecord:
         """Start a run, or find the one of this key. Returns once its first row is durable; the moves follow by themselves.
 
         `run_id` is its id, else a fresh one; `stamped`, whether its rows carry the times it shows. `admit` judges, given the runs
-        that are not finished, whether it may start beside them, and raises if not: no other run starts between the two.
+        that are not finished, whether it may start beside them, and raises if not: no other run starts between the two. `parent`
+        asks for it, and is told nothing of its end; it is stopped with that run if its id begins with that one's and a dot.
 
         Raises:
             ArgsInvalid: the arguments or the configuration do not fit; no run was created.
@@ -139,6 +141,7 @@ class Runtime:
                 loaded_config=loaded_config,
                 services_of=services_of,
                 stamped=stamped,
+                parent_id=parent.id if parent is not None else None,
                 loaded_args=loaded,
                 context=contextvars.copy_context(),
                 host=host,
@@ -160,6 +163,8 @@ class Runtime:
             self._records.adopt(record)
             if key is not None:
                 self._records.keys[definition.name, key] = record.id
+            if parent is not None:
+                parent.children.append(record.id)
         record.scripting = bool(asks)
         record.publish(record.snapshot(asks, "person" if asks else None))
         if asks:

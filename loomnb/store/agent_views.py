@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["AGENT_VIEWS"]
+__all__ = ["AGENT_VIEWS", "MEMORY_VIEWS"]
 
 
 def _merged(first: str, kinds: str, key: str, *whole: str) -> str:
@@ -108,6 +108,15 @@ _COSTS = """
     )) as estimated_usd
     from model_usage u left join model_prices p using (model_id)"""
 
+_MEMORIES = """
+    select body->>'scope' as scope, body->>'key' as key, body->>'fact' as fact,
+           coalesce((body->>'pinned')::boolean, false) as pinned, body->>'at' as said_at, ts as written_at, seq
+    from (
+        select arg_max(body, seq) as body, arg_max(kind, seq) as kind, max(ts) as ts, max(seq) as seq
+        from journal where run_id = 'memories' and kind in ('memory.written', 'memory.forgotten')
+        group by body->>'scope', body->>'key'
+    ) where kind = 'memory.written' order by seq"""
+
 AGENT_VIEWS: Mapping[str, tuple[str, str]] = {
     "threads": (_THREADS, "One row a conversation: whose it is, what it is called, when it changed last."),
     "messages": (_MESSAGES, "Every message of every conversation; is_deleted marks those that were edited away."),
@@ -118,3 +127,8 @@ AGENT_VIEWS: Mapping[str, tuple[str, str]] = {
     "model_costs": (_COSTS, "model_usage with estimated_usd: the cost as reported, else by model_prices, else NULL."),
 }
 """View → its query and what it is. A view stands after those it reads."""
+
+MEMORY_VIEWS: Mapping[str, tuple[str, str]] = {
+    "memories": (_MEMORIES, "What agents remember, and for whom: one row a fact that was not forgotten."),
+}
+"""As `AGENT_VIEWS`."""

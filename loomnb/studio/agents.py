@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
 from loomnb.agents import (
+    AGENT_CONFIG,
     Actor,
     AgentRunDefinition,
     ApprovalRequirement,
@@ -18,27 +20,37 @@ from loomnb.agents import (
     HistoryPolicy,
     InputProcessor,
     JournalAgentStore,
+    JournalMemories,
     JournalPricing,
     LoopDeps,
+    Memories,
+    Memory,
+    MemoryProvider,
     OutputProcessor,
     Persona,
     QuotaStore,
     Retriever,
     RolesPolicy,
+    Skill,
+    SkillProvider,
+    Skills,
     ToolRegistry,
     ToolSpec,
     VendorModel,
     check_intake,
     fingerprint_of,
     know_agent,
+    memories_of,
     model_of_name,
     origin_of,
     output_json_schema,
+    skills_of,
     tool_of,
 )
-from loomnb.errors import DefinitionError
+from loomnb.errors import DefinitionError, Refused
 from loomnb.runtime import REGISTRY, ModelProvider, RunRecord
 from loomnb.studio.chats import AgentRun, Chat, Threads
+from loomnb.studio.colleagues import Colleagues
 from loomnb.studio.process import default
 from loomnb.studio.session import Loom
 from loomnb.studio.turns import TurnRequested, run_tool, start_turn
@@ -64,6 +76,7 @@ class Agent:
         instructions: the system prompt, or a function that gives it.
         name: what its runs are found by.
         title: for people.
+        description: what it is for: what other agents are told that may ask it.
         approvals: which actions are asked about: tool → `"ask"` or `"auto"`. Actions that are not named are asked about.
         approval_ttl: seconds an approval waits before it expires; None: for ever.
         output: what every turn must end with beside its text: what pydantic takes. The result has it as `object`.
@@ -76,6 +89,14 @@ class Agent:
         ask: whether the model may ask the person questions.
         intake: questions it begins with.
         personas: named variants of it.
+        default_persona: the one that answers where none is named, for a turn or for its thread.
+        agents: others that it may ask, and whose answers it waits for: agents, or the names of some that are made later. Each is
+            a tool `ask_<name>`.
+        detached: others that it may start, and whose answers come later, as messages of their own: tools `start_<name>`.
+        max_delegation_depth: how deep agents may ask agents that ask agents.
+        max_agent_appearances: how often one agent may take part in such a chain.
+        skills: instructions that it reads when it needs them: a folder of Markdown files, several `Skill`, a provider, `Skills`.
+        memory: what it remembers from one conversation to the next; True: in the store, for each person.
         retriever: finds passages for what was asked.
         input_processors: look at, and may change, what the model is told.
         output_processors: judge what it said before anybody reads it.
@@ -113,6 +134,13 @@ class Agent:
         ask: bool = False,
         intake: Any = None,
         personas: Sequence[Persona] = (),
+        default_persona: str | None = None,
+        agents: Sequence[Agent | str] = (),
+        detached: Sequence[Agent | str] = (),
+        max_delegation_depth: int = 5,
+        max_agent_appearances: int = 1,
+        skills: str | os.PathLike[str] | Sequence[Skill] | SkillProvider | Skills | None = None,
+        memory: bool | MemoryProvider | Memories = False,
         retriever: Retriever | None = None,
         input_processors: Sequence[InputProcessor] = (),
         output_processors: Sequence[OutputProcessor] = (),
@@ -142,6 +170,20 @@ class Agent:
                     f"The agent {name!r} has two tools called {spec.name!r}.", advice="Name one of them otherwise."
                 )
             self.registry.register(spec, handler)
+        self.colleagues = Colleagues(name, agents, detached, store)
+        for spec, handler in self.colleagues.tools():
+            if self.registry.has(spec.name):
+                raise DefinitionError(
+                    f"The agent {name!r} has two tools called {spec.name!r}.", advice="Name a tool, or an agent, otherwise."
+                )
+            self.registry.register(spec, handler)
+        if default_persona is not None and all(default_persona != one.id for one in personas):
+            raise DefinitionError(
+                f"The agent {name!r} begins as {default_persona!r}, which is none of its personas.",
+                advice=f"One of: {', '.join(one.id for one in personas) or 'it has none'}.",
+            )
+        self.default_persona = default_persona
+        self._memory = memory if isinstance(memory, bool) else memories_of(memory)
         if output is not None:
             output_json_schema(output)
         ttl = approval_ttl.total_seconds() if isinstance(approval_ttl, timedelta) else approval_ttl
@@ -158,6 +200,9 @@ class Agent:
             "ask": ask,
             "intake": check_intake(intake),
             "personas": tuple(personas),
+            "max_delegation_depth": max_delegation_depth,
+            "max_agent_appearances": max_agent_appearances,
+            "skills": skills_of(skills),
             "retriever": retriever,
             "input_processors": tuple(input_processors),
             "output_processors": tuple(output_processors),
@@ -176,7 +221,13 @@ class Agent:
         module = str(frame.f_globals.get("__name__", "__main__"))
         self.definition = know_agent(
             AgentRunDefinition(
-                name=name, title=self.title, origin=origin_of(module), fingerprint=self._fingerprint(), make=self._deps
+                name=name,
+                title=self.title,
+                origin=origin_of(module),
+                fingerprint=self._fingerprint(),
+                make=self._deps,
+                start_agent=self._start_agent,
+                description=description,
             )
         )
 
@@ -202,11 +253,37 @@ class Agent:
             pricing_store=JournalPricing(self.session.runtime.database, _names_of(model)),
             source=record.source,
             host=self.session,
+            memory=self._remembered(),
             **self._options,
         )
 
+    def _remembered(self) -> Memories | None:
+        if isinstance(self._memory, bool):
+            return Memories(provider=JournalMemories(self.session.runtime.database)) if self._memory else None
+        return self._memory
+
+    def _start_agent(
+        self, name: str, args: Mapping[str, Any], *, key: str, run_id: str, fresh: bool, parent: RunRecord
+    ) -> AgentRun:
+        record = self.session.runtime.start(
+            self.colleagues.definition(name),
+            args,
+            key=key,
+            fresh=fresh,
+            pipelined=parent.pipelined,
+            config={AGENT_CONFIG: name},
+            run_id=run_id,
+            parent=parent,
+        )
+        return AgentRun(record, self.session.runtime, self.session.face)
+
     def _picked(self, label: str) -> ModelProvider:
         return self.models[label] if label in self.models else model_of_name(label)
+
+    @property
+    def given_store(self) -> Loom | None:
+        """The store it was given; None: it takes the default one."""
+        return self._store
 
     @property
     def session(self) -> Loom:
@@ -234,6 +311,33 @@ class Agent:
     def has_persona(self, name: str) -> bool:
         """Whether there is a persona of this name."""
         return any(name == one.id or name in one.aliases for one in self._options["personas"])
+
+    async def memories(self) -> list[Memory]:
+        """What it remembers for its actor, in the scopes that count for them, the most specific first.
+
+        Raises:
+            Refused: it has no memory.
+        """
+        return await self._memories().of(self.actor)
+
+    async def forget(self, memory: str) -> None:
+        """Let it forget something.
+
+        Args:
+            memory: the key of a memory of its actor's own, or its id.
+
+        Raises:
+            Refused: it has no memory.
+            NotFound: nothing is remembered so.
+            MemoryForbidden: it is remembered for others too.
+        """
+        await self._memories().forget(self.actor, memory)
+
+    def _memories(self) -> Memories:
+        found = self._remembered()
+        if found is None:
+            raise Refused(f"The agent {self.name!r} remembers nothing.", advice="Make it with memory=True.")
+        return found
 
     # -- turns --------------------------------------------------------------------------------------
 

@@ -519,7 +519,7 @@ class Loom:
         """Run one read-only query over the store; frames of the notebook are found by name.
 
         Tables: runs, moves, documents, asks, answers, logs, events, states, artifacts, artifact_history, records, step_calls,
-        threads, messages, tool_calls, model_usage, model_costs, model_prices, agent_runs, journal.
+        threads, messages, tool_calls, model_usage, model_costs, model_prices, agent_runs, memories, journal.
 
         Args:
             sql: one statement.

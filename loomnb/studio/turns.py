@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from loomnb.agents import AGENT_CONFIG, Actor, AgentRunDefinition, JournalAgentStore, ToolContext, ToolSpec, agent_store_of
+from loomnb.agents import (
+    AGENT_CONFIG,
+    Actor,
+    AgentRunDefinition,
+    JournalAgentStore,
+    Thread,
+    ToolContext,
+    ToolSpec,
+    agent_store_of,
+)
 from loomnb.blueprints import Blueprint, WorkflowModule
 from loomnb.errors import Conflict, NoFrontEnd, NotFound, Refused
 from loomnb.runtime import CURRENT, FINISHED, Run, RunRecord, Status
@@ -34,6 +43,7 @@ class AgentLike(Protocol):
     name: str
     actor: Actor
     definition: AgentRunDefinition
+    default_persona: str | None
 
     @property
     def models(self) -> Mapping[str, ModelProvider]: ...
@@ -87,10 +97,12 @@ def start_turn(session: Loom, agent: AgentLike, asked: TurnRequested) -> AgentRu
     args |= {"tenant": agent.actor.tenant_ref} if agent.actor.tenant_ref is not None else {}
     args |= {"attachments": attachments} if attachments else {}
     args |= {"model": asked.model} if asked.model is not None else {}
-    args |= {"persona": asked.persona} if asked.persona is not None else {}
     args |= {"regenerate": True} if asked.regenerate else {}
     args |= {"parent": parent} if parent is not None else {}
-    _know_thread(store, agent, thread_id, is_new=asked.thread is None)
+    pinned = _know_thread(store, agent, thread_id, is_new=asked.thread is None).persona
+    # What the turn says, else what its thread is pinned to, else the agent's own.
+    persona = next((one for one in (asked.persona, pinned, agent.default_persona) if one is not None), None)
+    args |= {"persona": persona} if persona is not None else {}
     fresh = asked.fresh or (parent is not None and _is_canceled(session, agent, key))
     record = session.runtime.start(
         agent.definition,
@@ -152,8 +164,8 @@ def _new_thread(store: JournalAgentStore, agent: AgentLike, key: str | None, *, 
     return f"thread-{hashlib.sha256(f'{agent.name}/{key}'.encode()).hexdigest()[:12]}"
 
 
-def _know_thread(store: JournalAgentStore, agent: AgentLike, thread_id: str, *, is_new: bool) -> None:
-    async def look() -> Any:
+def _know_thread(store: JournalAgentStore, agent: AgentLike, thread_id: str, *, is_new: bool) -> Thread:
+    async def look() -> Thread:
         thread = await store.get_thread(thread_id)
         if thread is None and not is_new:
             raise NotFound(f"There is no thread {thread_id!r}.", advice="agent.threads() lists them.")
@@ -164,6 +176,7 @@ def _know_thread(store: JournalAgentStore, agent: AgentLike, thread_id: str, *, 
     thread = store.now(look())
     if thread.actor_ref != agent.actor.id:
         raise NotFound(f"There is no thread {thread_id!r} of {agent.actor.id!r}.", advice="agent.threads() lists them.")
+    return thread
 
 
 def _attached(thing: Any) -> dict[str, Any]:
