@@ -7,7 +7,6 @@ changed them, judged here by the tool's schema, so that a bad change is refused 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -19,6 +18,7 @@ from loomnb.asks import Ask, Option, Question
 from loomnb.errors import AnswerInvalid
 from loomnb.jsonvalue import freeze, thaw
 from loomnb.names import humanised
+from loomnb.present import filled
 from loomnb.runtime import AskContent
 
 __all__ = [
@@ -29,20 +29,6 @@ __all__ = [
     "interrupted_content",
     "repeat_content",
 ]
-
-
-def filled(template: str, values: Any) -> str:
-    """A template of a tool's presentation: `{dotted.path}` over its input; an empty slot goes with the space before it."""
-
-    def value(found: re.Match[str]) -> str:
-        held: Any = values
-        for part in found[2].split("."):
-            held = held.get(part) if isinstance(held, Mapping) else None
-        if held is None or held == "":
-            return ""
-        return found[1] + (held if isinstance(held, str) else json.dumps(thaw(held), ensure_ascii=False))
-
-    return re.sub(r"(\s?)\{([\w.]+)\}", value, template).strip()
 
 
 def approval_content(

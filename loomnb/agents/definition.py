@@ -76,6 +76,7 @@ class AgentRunDefinition:
         make: what each turn works with.
         start_agent: starts runs of the agents that it may ask; None: it asks nobody.
         description: what it is for: what agents are told that may ask it.
+        agent: whose turns these are, for who shows them: an object with `chat(thread)`; None: nobody's that could be talked to.
     """
 
     name: str
@@ -85,6 +86,7 @@ class AgentRunDefinition:
     make: MakeDeps
     start_agent: StartAgent | None = None
     description: str = ""
+    agent: Any = None
     step_limit: int = 1000
     runs_ahead: bool = False
     rests_at_start: bool = False

@@ -27,7 +27,8 @@ from loomnb.present.components import (
 )
 from loomnb.present.difference import Change, changes_between, diff_html, diff_plain
 from loomnb.present.graph import EdgeKind, Graph, GraphEdge, GraphNode
-from loomnb.present.markdown import escape, markdown_html, markdown_line, markdown_safe
+from loomnb.present.markdown import escape, markdown_blocks, markdown_html, markdown_line, markdown_safe
+from loomnb.present.messages import filled, narrated
 from loomnb.present.negotiation import (
     TREE,
     JudgedUi,
@@ -105,10 +106,13 @@ __all__ = [
     "document_plain",
     "document_title",
     "escape",
+    "filled",
     "judge_ui",
+    "markdown_blocks",
     "markdown_html",
     "markdown_line",
     "markdown_safe",
+    "narrated",
     "negotiate_catalog",
     "path_tail",
     "storable_text",

@@ -10,7 +10,16 @@ import re
 from functools import cache
 from typing import Any
 
-__all__ = ["escape", "html_block", "markdown_html", "markdown_line", "markdown_safe", "plain_line", "without_controls"]
+__all__ = [
+    "escape",
+    "html_block",
+    "markdown_blocks",
+    "markdown_html",
+    "markdown_line",
+    "markdown_safe",
+    "plain_line",
+    "without_controls",
+]
 
 _TAGS = {
     *[
@@ -70,10 +79,34 @@ def markdown_html(text: str) -> str:
     Args:
         text: CommonMark with tables; raw HTML in it is kept as far as the allow-list lets it.
     """
+    return _cleaned(_renderer().render(text))
+
+
+def markdown_blocks(text: str) -> list[tuple[int, str]]:
+    """Safe HTML of Markdown text, block by block: where in the text each begins, and its HTML.
+
+    For a text that grows: all but the last block stay as they are. Only the whole is exact: a link may be defined further below.
+    """
+    env: dict[str, Any] = {}
+    tokens, starts = _renderer().parse(text, env), [0]
+    for line in text.split("\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    blocks: list[tuple[int, str]] = []
+    depth, begin = 0, 0
+    for at, token in enumerate(tokens):
+        depth += token.nesting
+        if depth == 0:
+            html = _cleaned(_renderer().renderer.render(tokens[begin : at + 1], _renderer().options, env))
+            blocks.append((starts[tokens[begin].map[0]] if tokens[begin].map else starts[-1], html))
+            begin = at + 1
+    return blocks
+
+
+def _cleaned(html: str) -> str:
     import nh3  # noqa: PLC0415  # loaded when something is shown
 
     return nh3.clean(
-        _renderer().render(text),
+        html,
         tags=_TAGS,
         attributes=_ATTRIBUTES,
         url_schemes={"http", "https", "mailto", "data"},

@@ -1,7 +1,7 @@
 """The composition root: `Loom` wires store, runtime, definitions and the notebook's face. The only room that knows them all."""
 
 from loomnb.studio.agents import Agent
-from loomnb.studio.chats import AgentResult, AgentRun, Chat, Threads
+from loomnb.studio.chats import AgentResult, AgentRun, Chat, Threads, call_status
 from loomnb.studio.process import (
     App,
     WorkflowRunner,
@@ -46,6 +46,7 @@ __all__ = [
     "Pending",
     "PendingAsk",
     "Threads",
+    "call_status",
     "WorkflowRunner",
     "answers",
     "artifact",

@@ -228,6 +228,7 @@ class Agent:
                 make=self._deps,
                 start_agent=self._start_agent,
                 description=description,
+                agent=self,
             )
         )
 

@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from loomnb.agents import ChatMessage, JournalAgentStore, Thread, agent_store_of, finished
+from loomnb.agents import AgentRunDefinition, ChatMessage, JournalAgentStore, Thread, ToolCallRow, agent_store_of, finished
 from loomnb.documents import DocumentEntity
 from loomnb.errors import NotFound, Refused
 from loomnb.jsonvalue import freeze, thaw
-from loomnb.present import Story, escape, story_bundle, story_plain
-from loomnb.runtime import FINISHED, Run, RunRecord
+from loomnb.names import humanised
+from loomnb.present import Story, escape, narrated, story_bundle, story_plain
+from loomnb.runtime import FINISHED, REGISTRY, Face, Run, RunRecord, Runtime, Status
 from loomnb.studio.face import notebook_face
 
 if TYPE_CHECKING:
     from loomnb.studio.agents import Agent
     from loomnb.studio.session import Loom
 
-__all__ = ["AgentResult", "AgentRun", "Chat", "Threads"]
+__all__ = ["AgentResult", "AgentRun", "Chat", "Threads", "call_status"]
+
+_TOLD = 60
+"""Messages that a static page tells of; of a longer conversation the last ones."""
+
+Presentation = Callable[[str], Mapping[str, Any] | None]
+"""A tool's name → its words for people."""
+
+
+class Home(Protocol):
+    """What a conversation needs of its store."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def face(self) -> Callable[[], Face]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Home:
+    runtime: Runtime
+    face: Callable[[], Face]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,27 +102,71 @@ class AgentRun(Run):
             stopped_by=said.get("stoppedBy", ""),
         )
 
+    @property
+    def chat(self) -> Chat:
+        """The conversation it stands in. Where its agent is not known yet, it can be read and answered, but not gone on with."""
+        definition = REGISTRY.get(self.workflow)
+        agent = definition.agent if isinstance(definition, AgentRunDefinition) else None
+        return Chat(agent, _Home(self.runtime, self._face), self.thread_id, name=self.workflow, run=self)
+
     def story(self, handle: str = "run") -> Story:
         """What was said tells it: no path to speak of, and the result would only say it again."""
         story = super().story(handle)
-        return replace(story, documents=tuple(told_messages(self.messages)), result=None, path=())
+        chat = self.chat
+        told = told_messages(self.messages, chat.presentation, chat.rows(), is_moving=self.status not in FINISHED)
+        return replace(story, documents=tuple(told), answered=(), result=None, path=())
 
 
-def told_messages(messages: Sequence[ChatMessage]) -> Iterator[DocumentEntity]:
-    """Messages as a story tells documents: their text, with thoughts, calls and results folded below."""
+def call_status(result: Mapping[str, Any] | None, row: ToolCallRow | None, *, is_moving: bool) -> str:
+    """How far a call of a tool came: `running`, `waiting`, `done`, `failed`, `denied`, `expired` or `stopped`.
+
+    Args:
+        result: what its message has of it; None: nothing yet.
+        row: what is on record of it.
+        is_moving: whether its turn is not over.
+    """
+    if result is not None:
+        if result.get("expired"):
+            return "expired"
+        return "denied" if result.get("denied") else "failed" if result.get("error") is not None else "done"
+    by_row = {"executed": "done", "rejected": "denied", "expired": "expired", "failed": "failed"}
+    if row is not None and row.status in by_row:
+        return by_row[row.status]
+    if not is_moving:
+        return "stopped"
+    return "waiting" if row is not None and row.status == "pending_approval" and row.decided_by is None else "running"
+
+
+def told_messages(
+    messages: Sequence[ChatMessage], presentation: Presentation, rows: Mapping[str, ToolCallRow], *, is_moving: bool
+) -> Iterator[DocumentEntity]:
+    """Messages as a story tells documents: their text, with thoughts and calls folded below, and what tools showed.
+
+    Args:
+        messages: what was said.
+        presentation: the words of tools.
+        rows: calls by id, of these messages.
+        is_moving: whether the last turn is not over.
+    """
     for number, message in enumerate(messages):
         blocks: list[dict[str, Any]] = []
         if message.reasoning:
             blocks.append({"type": "thinking", "text": message.reasoning})
         results = {result["id"]: result for result in message.tool_results or ()}
+        is_last = is_moving and number == len(messages) - 1
         for call in message.tool_calls or ():
-            blocks.append({"type": "tool_call", "id": call["id"], "name": call["name"], "args": call["input"]})
-            result = results.get(call["id"])
-            if result is not None:
-                failed = result.get("error") is not None
-                told = result["error"] if failed else json.dumps(thaw(freeze(result["output"])), ensure_ascii=False)
-                blocks.append({"type": "tool_result", "toolCallId": call["id"], "content": told, "isError": failed})
-        content = {"role": message.role, "text": message.content, "blocks": blocks}
+            row, result = rows.get(call["id"]), results.get(call["id"])
+            status = call_status(result, row, is_moving=is_last)
+            given = row.input if row is not None else call["input"]
+            told: dict[str, Any] = {"type": "tool", "status": status, "input": thaw(given)}
+            told["label"] = narrated(call["name"], presentation(call["name"]), given, status)
+            if status == "done":
+                told["output"] = thaw(freeze(result["output"] if result is not None else row.output if row else None))
+            elif status == "failed" and result is not None:
+                told["output"] = str(result["error"])
+            blocks.append(told)
+        shown = [{"type": "component", **thaw(freeze(dict(one)))} for one in message.ui or ()]
+        content = {"role": message.role, "text": message.content, "blocks": [*blocks, *shown]}
         yield DocumentEntity(
             id="", key=f"message {number}", document_name="llm_message", content=freeze(content),
             ui=freeze({"widget": "llm-message"}), index=number,
@@ -119,22 +186,78 @@ class Chat:
     """A conversation with an agent. As a cell's last line it is the chat panel; elsewhere it tells what was said.
 
     Args:
-        agent: who answers.
+        agent: who answers; None: it is not known here, and the conversation can only be read.
         session: the store.
         thread: the id of an earlier conversation; None: a new one.
+        name: of the agent, where that is None.
+        run: a turn of it.
+
+    `watchers` are called, on any thread, when something was done here that no run tells of.
 
     Raises:
         NotFound: there is no such conversation.
     """
 
-    def __init__(self, agent: Agent, session: Loom, thread: str | None = None) -> None:
-        self.agent = agent
+    def __init__(
+        self, agent: Agent | None, session: Home, thread: str | None = None, *, name: str = "", run: AgentRun | None = None
+    ) -> None:
+        self._agent = agent
         self.session = session
-        self._run: AgentRun | None = None
+        self._name = agent.name if agent is not None else name
+        self._run: AgentRun | None = run
+        self.watchers: list[Callable[[], None]] = []
         self.is_new = thread is None
         self.thread_id = thread if thread is not None else session.runtime.source.new_id("thread")
-        if thread is not None and self.thread is None:
+        if thread is not None and run is None and self.thread is None:
             raise NotFound(f"There is no thread {thread!r}.", advice="agent.threads() lists them.")
+
+    @property
+    def agent(self) -> Agent:
+        """Who answers.
+
+        Raises:
+            Refused: it is not known here.
+        """
+        if self._agent is None:
+            raise Refused(
+                f"The agent {self._name!r} is not known in this kernel.",
+                advice="Run the cell that makes it, then show this again.",
+            )
+        return self._agent
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether who answers is known here."""
+        return self._agent is not None
+
+    @property
+    def agent_title(self) -> str:
+        """Who answers, for people."""
+        return self._agent.title if self._agent is not None else humanised(self._name)
+
+    def presentation(self, tool: str) -> Mapping[str, Any] | None:
+        """A tool's words for people."""
+        spec = self._agent.registry.spec(tool) if self._agent is not None else None
+        return spec.presentation if spec is not None else None
+
+    def rows(self) -> dict[str, ToolCallRow]:
+        """Its calls of tools by their id; of several with the same one, the latest."""
+        return {row.id: row for row in self.store.tool_calls(self.thread_id)}
+
+    def tell(self) -> None:
+        """Call the watchers."""
+        for watcher in tuple(self.watchers):
+            watcher()
+
+    def show(self, thread: str | None) -> None:
+        """Go over to another conversation with the same agent; None: a new one.
+
+        Raises:
+            NotFound: there is no such conversation.
+        """
+        other = Chat(self._agent, self.session, thread, name=self._name)
+        self.thread_id, self.is_new, self._run = other.thread_id, other.is_new, None
+        self.tell()
 
     @property
     def store(self) -> JournalAgentStore:
@@ -158,19 +281,38 @@ class Chat:
         return _messages(self.store, self.thread_id)
 
     @property
+    def turn(self) -> AgentRun | None:
+        """The last turn, whatever became of it; None: there was none, or it cannot be told."""
+        runtime = self.session.runtime
+        for record in reversed(runtime.live()):
+            if self._is_ours(record):
+                return AgentRun(record, runtime, self.session.face)
+        thread = self.thread
+        run_id = next((m.run_id for m in reversed(thread.messages if thread is not None else ()) if m.run_id), None)
+        if self._run is not None and run_id in (None, self._run.id) and self._is_ours(self._run.record):
+            return self._run
+        found: RunRecord | None = None
+        if run_id is not None:
+            with contextlib.suppress(NotFound):  # of a runner of another kind
+                found = runtime.readable(run_id)
+        return AgentRun(found, runtime, self.session.face) if found is not None and self._is_ours(found) else None
+
+    def _is_ours(self, record: RunRecord) -> bool:
+        return isinstance(record.args, Mapping) and record.args.get("thread") == self.thread_id
+
+    @property
     def run(self) -> AgentRun | None:
         """The turn that is under way, or that failed and can be taken up again; None: neither."""
-        for record in self.session.runtime.live():
-            args = record.args
-            if isinstance(args, Mapping) and args.get("thread") == self.thread_id:
-                return AgentRun(record, self.session.runtime, self.session.face)
-        return self._run if self._run is not None and self._run.status not in FINISHED else None
+        turn = self.turn
+        return turn if turn is not None and turn.status not in (Status.COMPLETED, Status.CANCELED) else None
 
     def send(self, text: str, **options: Any) -> AgentRun:
         """Say something; see `Agent.run`."""
+        agent = self.agent
         if self.thread is None:
-            self.store.now(self.store.create_thread(actor=self.agent.actor, id=self.thread_id, agent_name=self.agent.name))
-        self._run = self.agent.run(text, thread=self.thread_id, **options)
+            self.store.now(self.store.create_thread(actor=agent.actor, id=self.thread_id, agent_name=agent.name))
+        self._run = agent.run(text, thread=self.thread_id, **options)
+        self.tell()
         return self._run
 
     def stop(self) -> None:
@@ -187,12 +329,13 @@ class Chat:
             Conflict: a turn is under way.
         """
         run = self.run
-        if run is not None and run.has_error:
+        if run is not None and (run.has_error or run.status is Status.INTERRUPTED):
             run.retry()
             return run
         if not any(m.role == "user" for m in self.messages):
             raise Refused("Nothing was said yet that could be answered again.")
         self._run = self.agent.regenerate(self.thread_id)
+        self.tell()
         return self._run
 
     def edit(self, message_id: str, text: str) -> AgentRun:
@@ -218,20 +361,23 @@ class Chat:
             NotFound: there is no such message in it.
         """
         thread = self.store.now(self.store.fork_thread(self.thread_id, message_id))
-        return Chat(self.agent, self.session, thread.id)
+        return Chat(self._agent, self.session, thread.id, name=self._name)
 
     def rename(self, title: str) -> None:
         """Call it something else."""
         self.store.now(self.store.set_title(self.thread_id, title))
+        self.tell()
 
     def delete(self) -> None:
         """Delete it. A turn that is under way is stopped."""
         self.stop()
         self.store.now(self.store.soft_delete_thread(self.thread_id))
+        self.tell()
 
     def feedback(self, message_id: str, feedback: str | None) -> None:
         """Say what you think of a message: `up`, `down`, or any text; None takes it back."""
         self.store.now(self.store.set_message_feedback(message_id, feedback))
+        self.tell()
 
     def usage(self) -> Mapping[str, Any]:
         """What it has used: `{"inputTokens", "outputTokens", "costUsd"}`; what is unknown is None."""
@@ -244,28 +390,28 @@ class Chat:
         return {"inputTokens": tokens_in, "outputTokens": tokens_out, "costUsd": cost if not unknown else None}
 
     def story(self) -> Story:
-        """What a static page tells of it: no ids, no times."""
-        run = self.run
-        failure = run.record.view.failure if run is not None else None
+        """What a static page tells of it: no ids, no times; of a long conversation its end."""
+        run, messages = self.run, self.messages
+        failure = run.record.view.failure if run is not None and run.has_error else None
+        more = len(messages) - _TOLD
+        title = self.title
+        told = told_messages(messages[-_TOLD:], self.presentation, self.rows(), is_moving=run is not None)
         return Story(
-            title=self.title if self.title != "New chat" else self.agent.title,
-            workflow=self.agent.name,
+            title=title if title != "New chat" else self.agent_title,
+            workflow=self._name,
             status=run.status.value if run is not None else "completed",
             place="",
             path=(),
-            documents=tuple(self._documents()),
+            documents=tuple(told),
             asks=run.record.view.asks if run is not None else (),
             has_error=failure is not None,
             error_type=failure.type if failure is not None else "",
             error=failure.message if failure is not None else "",
             advice=failure.advice if failure is not None else "",
             result=None,
-            notice="",
+            notice=f"{more:,} earlier messages are left out here: chat.messages has all of them." if more > 0 else "",
             handle="chat.run",
         )
-
-    def _documents(self) -> Iterator[DocumentEntity]:
-        return told_messages(self.messages)
 
     def __repr__(self) -> str:
         return story_plain(self.story())
@@ -297,6 +443,12 @@ class Threads(Sequence[Chat]):
             {"actor": agent.actor.id, "agent": agent.name, "text": search, "limit": max(limit, 0)},
         )
         return cls([Chat(agent, session, thread_id) for thread_id, _, _ in rows], [(title, n) for _, title, n in rows])
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """What a list shows of each: `{"threadId", "title", "messages"}`."""
+        told = zip(self._chats, self._titles, strict=True)
+        return [{"threadId": chat.thread_id, "title": title, "messages": count} for chat, (title, count) in told]
 
     def __getitem__(self, index: Any) -> Any:
         return self._chats[index]

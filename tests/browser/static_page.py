@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from loomnb_widgets.assets import artifact_module, artifact_sheet, panel_module, panel_sheet
+from loomnb_widgets.assets import artifact_module, artifact_sheet, chat_module, chat_sheet, panel_module, panel_sheet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,8 @@ ORIGIN = "http://static.test"
 PUT_TOGETHER = {  # what the notebook gets, not its parts
     "panel.js": panel_module,
     "panel.css": panel_sheet,
+    "chat.js": chat_module,
+    "chat.css": chat_sheet,
     "artifact.js": artifact_module,
     "artifact.css": artifact_sheet,
 }

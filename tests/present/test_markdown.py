@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loomnb.present import escape, markdown_html, markdown_safe
+from loomnb.present import escape, markdown_blocks, markdown_html, markdown_safe
 from tests.present.hostile import HOSTILE, executable
 
 
@@ -73,3 +73,13 @@ def test_a_name_shows_as_itself_in_markdown(text: str) -> None:
 @pytest.mark.parametrize("text", [t for t in HOSTILE if t.startswith("<") and not t.startswith("<scr<")])
 def test_the_reader_of_these_tests_finds_what_is_hostile(text: str) -> None:
     assert executable(text) != []
+
+
+def test_blocks_begin_where_their_text_does_and_add_up_to_the_whole() -> None:
+    text = "# One\n\ntwo *three*\n\n- a\n- b\n\n```py\nx = 1\n```\n\n| a |\n|---|\n| 1 |\n\nend <script>1</script>"
+
+    blocks = markdown_blocks(text)
+
+    begins = [text[at:].split("\n", maxsplit=1)[0] for at, _ in blocks]
+    assert begins == ["# One", "two *three*", "- a", "```py", "| a |", "end <script>1</script>"]
+    assert "".join(html for _, html in blocks).replace("\n", "") == markdown_html(text).replace("\n", "")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import loomnb as loom
-from loomnb.present import document_html, document_kind, document_plain
+from loomnb.present import document_html, document_kind, document_plain, narrated
+from loomnb.present.messages import blocks_html, blocks_plain
 
 BLOCKS = [
     {"type": "thinking", "text": "let me see"},
@@ -52,3 +53,31 @@ def test_what_a_model_writes_into_a_block_is_never_markup(kind: str) -> None:
 @pytest.mark.parametrize("blocks", [None, "x", [1], [{}], [{"type": "image"}]], ids=["none", "text", "number", "empty", "other"])
 def test_blocks_that_are_none_are_left_out(blocks: Any) -> None:
     assert document_plain(message(blocks)) == "[assistant] hello"
+
+
+def test_a_call_of_a_tool_is_told_in_its_own_words() -> None:
+    words = {"label": "Search {q}", "running": "Searching {q}…", "done": "Searched {q}"}
+    told = [narrated("find_it", words, {"q": "x"}, status) for status in ("running", "waiting", "done", "failed", "denied")]
+
+    assert told == ["Searching x…", "Search x", "Searched x", "Search x: failed", "Search x: declined"]
+
+
+def test_a_tool_without_words_is_told_by_its_name_in_plain_ones() -> None:
+    assert [narrated("find_it", None, {}, status) for status in ("running", "done", "expired")] == [
+        "Find it…",
+        "Find it",
+        "Find it: nobody decided in time",
+    ]
+
+
+def test_a_call_and_what_it_showed_are_told_without_a_script() -> None:
+    tool = {"type": "tool", "status": "done", "label": "<b>Found</b>", "input": {"q": "<i>"}, "output": 3}
+    shown = {"type": "component", "component": "Callout", "props": {"title": "Hot", "text": "<script>"}}
+
+    html = blocks_html([tool, shown])
+    plain = list(blocks_plain([tool, shown]))
+
+    assert "✓ &lt;b&gt;Found&lt;/b&gt;" in html
+    assert "<script>" not in html
+    assert plain[0] == '  ✓ <b>Found</b>: {"input": {"q": "<i>"}, "output": 3}'
+    assert any("Hot" in line for line in plain[1:])

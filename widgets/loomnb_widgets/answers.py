@@ -18,9 +18,18 @@ from loomnb.documents import (
 )
 from loomnb.errors import AnswerRefused
 from loomnb.present import document_title, markdown_html, taker_that_tells, takers_of
-from loomnb.runtime import RunRecord
+from loomnb.runtime import RunRecord, Runtime
+from loomnb_widgets.agent_asks import AGENT_KINDS, agent_ask_payload
 
-__all__ = ["active_documents", "answer_index", "covering", "document_ask", "document_payload_of", "hidden_documents"]
+__all__ = [
+    "active_documents",
+    "answer_from_form",
+    "answer_index",
+    "covering",
+    "document_ask",
+    "document_payload_of",
+    "hidden_documents",
+]
 
 
 def active_documents(record: RunRecord) -> list[tuple[DocumentEntity, dict[str, str]]]:
@@ -76,6 +85,25 @@ def document_payload_of(record: RunRecord, index: Any, ask_id: Any, values: Any)
     raise AnswerRefused(
         "This document takes no answer now.", advice=f"The run is {record.view.status.value} at {record.view.place!r}."
     )
+
+
+def answer_from_form(runtime: Runtime, record: RunRecord, ask_id: Any, values: Any, *, is_read: bool = False) -> None:
+    """Answer an ask with what its form sent.
+
+    Args:
+        runtime: moves the run.
+        record: the run.
+        ask_id: the ask.
+        values: what was typed.
+        is_read: whether these were made a payload already.
+
+    Raises:
+        AnswerInvalid: it does not fit; the ask stays open.
+        AnswerRefused: nothing may take it now.
+    """
+    ask = next((one for one in record.view.asks if one.id == ask_id and one.kind in AGENT_KINDS), None)
+    payload = agent_ask_payload(ask, values) if ask is not None else values
+    runtime.answer(record, ask_id, payload, "panel", from_form=ask is None and not is_read)
 
 
 def document_ask(entity: DocumentEntity, fields: Any) -> dict[str, Any] | None:

@@ -13,10 +13,13 @@ from pathlib import Path
 
 __all__ = [
     "ARTIFACT_MODULES",
+    "CHAT_MODULES",
     "PANEL_MODULES",
     "PANEL_SHEETS",
     "artifact_module",
     "artifact_sheet",
+    "chat_module",
+    "chat_sheet",
     "joined",
     "panel_module",
     "panel_sheet",
@@ -26,11 +29,15 @@ _STATIC = Path(__file__).parent / "static"
 PANEL_MODULES = ("base.js", "fields.js", "forms.js", "children.js", "stages.js", "panel.js")
 """Each imports only from those before it."""
 PANEL_SHEETS = ("panel.css", "forms.css", "children.css", "stages.css", "tree.css")
+CHAT_MODULES = (*PANEL_MODULES, "messages.js", "composer.js", "threads.js", "chat.js")
+"""A chat shows runs that its tools start, so it has the panel in it."""
+CHAT_SHEETS = (*PANEL_SHEETS, "chat.css")
 ARTIFACT_MODULES = ("base.js", "artifact.js")
 _ARTIFACT_SHEETS = ("artifact.css", "tree.css")
 
 _IMPORT = re.compile(r"^import \{[^}]*\} from \"\./[\w-]+\.js\";\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default\b)", re.MULTILINE)
+_DEFAULT = re.compile(r"^export default .*\n", re.MULTILINE)
 
 
 _ASIDE = re.compile(r"^[ \t]*(?://.*|/\*\*(?:.|\n)*?\*/[ \t]*)\n|^[ \t]+", re.MULTILINE)
@@ -41,8 +48,11 @@ _ASIDE_CSS = re.compile(r"/\*(?:.|\n)*?\*/\n?|^[ \t]+", re.MULTILINE)
 
 
 def joined(sources: list[str]) -> str:
-    """One module of several. No template of theirs may span lines, since lines lose their indentation."""
-    return _ASIDE.sub("", "\n".join(_EXPORT.sub("", _IMPORT.sub("", source)) for source in sources))
+    """One module of several, which exports what the last one does. No template of theirs may span lines, since lines lose their
+    indentation."""
+    *inner, last = sources
+    kept = [*(_DEFAULT.sub("", source) for source in inner), last]
+    return _ASIDE.sub("", "\n".join(_EXPORT.sub("", _IMPORT.sub("", source)) for source in kept))
 
 
 def _read(names: Iterable[str]) -> list[str]:
@@ -57,6 +67,16 @@ def panel_module() -> str:
 def panel_sheet() -> str:
     """The panel's style."""
     return _ASIDE_CSS.sub("", "\n".join(_read(PANEL_SHEETS)))
+
+
+def chat_module() -> str:
+    """The chat panel's script."""
+    return joined(_read(CHAT_MODULES))
+
+
+def chat_sheet() -> str:
+    """The chat panel's style."""
+    return _ASIDE_CSS.sub("", "\n".join(_read(CHAT_SHEETS)))
 
 
 def artifact_module() -> str:

@@ -15,13 +15,15 @@ from IPython.display import display
 from loomnb.present import ArtifactView
 from loomnb.runtime import FINISHED, Run, Status, name_frames_by
 from loomnb.store import Relation
-from loomnb.studio import App, Loom, Pending
+from loomnb.studio import AgentRun, App, Chat, Loom, Pending
 from loomnb_widgets import capture
 from loomnb_widgets.artifact import ArtifactViewer
 from loomnb_widgets.bridge import Lane, nobody_at_all, under_voila
+from loomnb_widgets.chat import ChatPanel
 from loomnb_widgets.explorer import RelationTable
 from loomnb_widgets.launcher import Launcher
-from loomnb_widgets.panel import HELLO_WITHIN, Panel
+from loomnb_widgets.live import HELLO_WITHIN, LivePanel
+from loomnb_widgets.panel import Panel
 
 __all__ = ["NotebookFace", "face"]
 
@@ -37,6 +39,7 @@ class NotebookFace:
     def __init__(self) -> None:
         self._lane: Lane | None = None
         self._panels: dict[str, Panel] = {}
+        self._chats: list[ChatPanel] = []
         self._sessions: weakref.WeakSet[Loom] = weakref.WeakSet()
         self._guard = threading.Lock()
 
@@ -61,19 +64,19 @@ class NotebookFace:
             host = panel.record.host
             if host is not None:
                 panel.warn(host.blocked)
+        for chat in list(self._chats):
+            chat.warn()
 
     # -- showing ----------------------------------------------------------------------------------
 
     def show(self, run: Run) -> bool:
         """Show the run's panel in the current cell."""
+        return self.show_chat(run.chat) if isinstance(run, AgentRun) else self._show_run(run)
+
+    def _show_run(self, run: Run) -> bool:
         if getattr(get_ipython(), "kernel", None) is None:
             return False
-        unwatched = bool(nobody_at_all())
-        at_rest = run.is_settled_below if unwatched else run.is_settled
-        end = time.monotonic() + (_SETTLE_UNWATCHED if unwatched else _SETTLE)
-        while not at_rest() and time.monotonic() < end and not self._on_its_loop(run):
-            self.pump()
-            time.sleep(0.01)
+        self._settle(run)
         with self._guard:
             panel = self._panels.get(run.id)
             if panel is None:
@@ -82,6 +85,33 @@ class NotebookFace:
                 self._prune()
         panel.show()
         return True
+
+    def show_chat(self, chat: Chat) -> bool:
+        """Show a conversation in the current cell."""
+        if getattr(get_ipython(), "kernel", None) is None:
+            return False
+        turn = chat.turn
+        if turn is not None:
+            self._settle(turn)
+        with self._guard:
+            panel = next((one for one in self._chats if one.chat is chat), None)
+            if panel is None:
+                panel = ChatPanel(chat, self.lane())
+                self._chats.append(panel)
+                for old in self._chats[:-_PANELS_KEPT]:
+                    old.close_panel()
+                self._chats = self._chats[-_PANELS_KEPT:]
+        panel.show()
+        return True
+
+    def _settle(self, run: Run) -> None:
+        """Wait a moment for a run to come to rest."""
+        unwatched = bool(nobody_at_all())
+        at_rest = run.is_settled_below if unwatched else run.is_settled
+        end = time.monotonic() + (_SETTLE_UNWATCHED if unwatched else _SETTLE)
+        while not at_rest() and time.monotonic() < end and not self._on_its_loop(run):
+            self.pump()
+            time.sleep(0.01)
 
     @staticmethod
     def _on_its_loop(run: Run) -> bool:
@@ -96,7 +126,7 @@ class NotebookFace:
 
     def show_pending(self, pending: Pending) -> bool:
         """Show each run that asks."""
-        shown = [self.show(run) for run in pending.runs]  # every one, not only up to the first that cannot be shown
+        shown = [self._show_run(run) for run in pending.runs]  # every one, not only up to the first that cannot be shown
         return all(shown)
 
     def show_relation(self, relation: Relation) -> bool:
@@ -129,8 +159,11 @@ class NotebookFace:
 
     def is_shown(self, run: Run) -> bool:
         """Whether a panel of it was shown."""
-        panel = self._panels.get(run.id)
+        panel = self._panel_of(run)
         return panel is not None and panel.shown_at is not None
+
+    def _panel_of(self, run: Run) -> LivePanel | None:
+        return self._panels.get(run.id) or next((one for one in self._chats if one.asks_run(run.id)), None)
 
     # -- answering --------------------------------------------------------------------------------
 
@@ -139,8 +172,8 @@ class NotebookFace:
         reason = nobody_at_all()
         if reason or run.status is not Status.WAITING:
             return reason
-        panel = self._panels.get(run.id)
-        if panel is None or panel.shown_at is None or any(p.reachable() for p in list(self._panels.values())):
+        panel = self._panel_of(run)
+        if panel is None or panel.shown_at is None or any(p.reachable() for p in [*self._panels.values(), *self._chats]):
             return ""  # somebody who saw one panel of this kernel will see this one, too
         waited = time.monotonic() - panel.shown_at
         return "no front end of this notebook shows its panel" if waited > HELLO_WITHIN + _FALLBACK_WITHIN else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from loomnb.errors import LoomError
 from loomnb.runtime import RunRecord, Runtime, run_graph
-from loomnb_widgets.answers import document_payload_of
+from loomnb_widgets.answers import answer_from_form, document_payload_of
 from loomnb_widgets.views import answer_view, document_view, head_view, link_of, refusal
 
 __all__ = ["Feed"]
@@ -106,7 +106,7 @@ class Feed:
             values, in_document = content.get("values"), content.get("doc") is not None
             if in_document:
                 values = document_payload_of(self.record, content["doc"], content.get("ask"), values)
-            self._runtime.answer(self.record, content.get("ask"), values, "panel", from_form=not in_document)
+            answer_from_form(self._runtime, self.record, content.get("ask"), values, is_read=in_document)
         except Exception as exc:  # noqa: BLE001  # whatever it is, the person at the form has to see it
             self.say({"type": "refused", **reply, **refusal(exc)})
         else:

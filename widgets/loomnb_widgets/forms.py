@@ -3,7 +3,7 @@ otherwise ipykernel 7.4 loses all but the first key while a cell waits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,11 +15,13 @@ from loomnb.documents import document_form
 from loomnb.jsonvalue import dumps
 from loomnb.present import ask_heading, escape, markdown_html, story_bundle
 from loomnb.runtime import FINISHED, Run, RunRecord
-from loomnb_widgets.answers import covering, document_payload_of
+from loomnb_widgets.agent_asks import AGENT_KINDS, agent_ask_form, agent_ask_view
+from loomnb_widgets.answers import answer_from_form, covering, document_payload_of
 from loomnb_widgets.bridge import Lane
 
-__all__ = ["CoreForm"]
+__all__ = ["AskForms", "CoreForm"]
 
+_REMEMBER, _REASON = " remember", " reason"  # no field of a form has a name that begins with a space
 _AS_JSON = ("json", "object", "array")
 
 _AT_ONCE = {"continuous_update": False}
@@ -57,21 +59,43 @@ class CoreForm:
             return
         self._shown = shown
         children: list[Any] = [self._story, self._pulse]
-        children += [self._form(ask) for ask in view.asks if ask.widget is None or not ask.widget.hidden]
+        forms = AskForms(self._record, self._runtime, self._lane, self._alive)
+        children += [forms.form(ask) for ask in view.asks if ask.widget is None or not ask.widget.hidden]
         if view.status not in FINISHED:
             cancel = W.Button(description="Cancel run")
             self._lane.route(cancel, lambda _: self._runtime.workers.submit(self._runtime.cancel, self._record))
             children.append(cancel)
         self.box.children = children
 
-    def _form(self, ask: Ask) -> Any:
+
+class AskForms:
+    """The forms of a run's open asks.
+
+    Args:
+        record: the run.
+        runtime: moves it.
+        lane: by which inputs arrive.
+        alive: called with each of them: somebody sees the form.
+    """
+
+    def __init__(self, record: RunRecord, runtime: Any, lane: Lane, alive: Callable[[Mapping[str, Any]], None]) -> None:
+        self._record = record
+        self._runtime = runtime
+        self._lane = lane
+        self._alive = alive
+
+    def form(self, ask: Ask) -> Any:
+        """The form of an ask."""
         values: dict[str, Any] = {}
         error = W.HTML()
         document = covering(self._record, ask)
         if document is not None:
             ask = replace(ask, kind="form", form=document_form(document.ui or {}, document.content))
         rows: list[Any] = [W.HTML(f"<b>{escape(ask_heading(ask))}</b>{markdown_html(ask.context) if ask.context else ''}")]
-        rows += [self._input(field, values) for field in (ask.form.fields if ask.form else [])]
+        form = agent_ask_form(ask) if ask.kind in AGENT_KINDS else ask.form
+        rows += [self._input(field, values) for field in (form.fields if form else [])]
+        if ask.kind == "approval":
+            rows += self._decision(ask, values)
         for question in ask.questions:
             rows.append(
                 W.HTML(f"{escape(question.question)}{markdown_html(question.description) if question.description else ''}")
@@ -98,11 +122,28 @@ class CoreForm:
         labels: list[tuple[str, bool | None]] = [(ask.label if ask.kind == "button" else submit, None)]
         if ask.kind == "confirm":
             labels = [("Confirm", True), ("Decline", False)]
+        elif ask.kind in AGENT_KINDS:
+            words = agent_ask_view(ask)
+            labels = [(words["submit"], True), (words["reject"], False)]
         for label, verdict in labels:
             button = W.Button(description=label, disabled=bool(self._record.advice))
             self._lane.route(button, partial(self._send, ask, verdict, values, error))
             buttons.append(button)
         return W.VBox([*rows, W.HBox(buttons), error])
+
+    def _decision(self, ask: Ask, values: dict[str, Any]) -> list[Any]:
+        """What goes with an approval: the arguments where they cannot be changed, whether to ask again, and why not."""
+        words = agent_ask_view(ask)
+        rows: list[Any] = [W.HTML(words["description_html"] + words["input_html"])]
+        if words["remember"]:
+            box = W.Checkbox(description="Do not ask again for this in this conversation", indent=False)
+            self._lane.route(box, self._alive, partial(self._typed, values, _REMEMBER))
+            rows.append(box)
+        if words["has_reason"]:
+            reason = W.Text(placeholder="Reason, if you reject it (the agent is told)", layout=W.Layout(width="100%"), **_AT_ONCE)
+            self._lane.route(reason, self._alive, partial(self._typed, values, _REASON))
+            rows.append(reason)
+        return rows
 
     def _input(self, field: Field, values: dict[str, Any]) -> Any:
         label = field.label + ("" if field.required else " (optional)")
@@ -130,19 +171,26 @@ class CoreForm:
         return text
 
     def _typed(self, values: dict[str, Any], name: str, state: Mapping[str, Any]) -> None:
-        self.seen = True
+        self._alive(state)
         if "value" in state:
             values[name] = state["value"]
 
     def _picked(self, values: dict[str, Any], name: str, options: list[Any], state: Mapping[str, Any]) -> None:
-        self.seen = True
+        self._alive(state)
         if state.get("index") is not None:
             values[name] = options[state["index"]]
 
     def _send(self, ask: Ask, verdict: bool | None, values: dict[str, Any], error: Any, _: Mapping[str, Any]) -> None:
-        self.seen = True
+        self._alive({})
         payload: Any = dict(values)
-        if ask.kind == "confirm":
+        if ask.kind == "approval":
+            given = {name: value for name, value in values.items() if name not in (_REMEMBER, _REASON)}
+            payload = {"approved": verdict, "remember": values.get(_REMEMBER), "reason": values.get(_REASON)}
+            form = agent_ask_form(ask)
+            payload["input"] = given.get("input") if form is not None and form.raw else given or None
+        elif ask.kind == "elicitation" and not verdict:
+            payload = {"skipped": True}
+        elif ask.kind == "confirm":
             payload = {"isConfirmed": verdict, **({"feedback": values["feedback"]} if values.get("feedback") else {})}
         elif ask.kind == "questions":
             payload = {
@@ -156,6 +204,6 @@ class CoreForm:
             document = covering(self._record, ask)
             if document is not None:
                 payload = document_payload_of(self._record, document.index, ask.id, payload)
-            self._runtime.answer(self._record, ask.id, payload, "panel", from_form=document is None)
+            answer_from_form(self._runtime, self._record, ask.id, payload, is_read=document is not None)
         except Exception as exc:  # noqa: BLE001  # whatever it is, the person at the form has to see it
             error.value = f"<span style='color:var(--jp-error-color1,#c00)'>{escape(str(exc)).replace(chr(10), '<br>')}</span>"

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 from urllib.parse import unquote
 
+from loomnb.agents import AGENT_CONFIG
 from loomnb.asks import Ask, AskWidget, Field
 from loomnb.blueprints import BlueprintDefinition
 from loomnb.errors import LoomError
@@ -26,6 +27,7 @@ from loomnb.present import (
 )
 from loomnb.ready import ASK
 from loomnb.runtime import FINISHED, REGISTRY, RunRecord, Status
+from loomnb_widgets.agent_asks import AGENT_KINDS, agent_ask_form, agent_ask_view
 from loomnb_widgets.answers import active_documents, answer_index, document_ask, hidden_documents
 
 __all__ = [
@@ -49,8 +51,10 @@ _HELD, _HELD_TEXT = 150, 8000  # values and characters of long texts of the Stat
 def head_view(record: RunRecord) -> dict[str, Any]:
     """Where a run stands, as the view draws it; small, and without documents."""
     view = record.view
+    is_turn = isinstance(record.config, Mapping) and AGENT_CONFIG in record.config
     asked = record.workflow == ASK.name  # a question of a cell goes nowhere: no place, no path
-    more, tail = path_tail(() if asked else tuple(record.path))
+    stands = asked or is_turn  # nor does an agent's turn
+    more, tail = path_tail(() if stands else tuple(record.path))
     failure = view.failure if view.has_error else None
     active = active_documents(record)
     in_documents = {ask_id for _, here in active for ask_id in here.values()}
@@ -60,7 +64,7 @@ def head_view(record: RunRecord) -> dict[str, Any]:
         "run_id": record.id,
         "status": "running" if _has_begun(record) else view.status.value,
         "status_text": status_text(record),
-        "place": "" if asked else _written(record, view.place),
+        "place": "" if stands else _written(record, view.place),
         "path": [{"place": _written(record, place), "name": name} for place, name in tail],
         "path_more": more,
         "asks": [{**ask_view(ask, record.advice), "in_document": ask.id in in_documents} for ask in view.asks],
@@ -74,7 +78,7 @@ def head_view(record: RunRecord) -> dict[str, Any]:
             "advice": failure.advice,
             "frames": failure.frames,
         },
-        "result_html": "" if asked or view.status is not Status.COMPLETED else _result(view.result),
+        "result_html": "" if asked or view.status is not Status.COMPLETED else _result(view.result, is_turn=is_turn),
         "can_cancel": view.status not in FINISHED,
         "can_retry": view.status in (Status.FAILED, Status.RETRYING)
         or (view.status is Status.INTERRUPTED and not record.advice)
@@ -158,10 +162,10 @@ def _progress(record: RunRecord) -> dict[str, Any] | None:
     return {"text": attempt.move.name.replace("_", " "), "since": round(seconds, 1), "fraction": None}
 
 
-def _result(value: Any) -> str:
+def _result(value: Any, *, is_turn: bool) -> str:
     if value is None:
         return ""
-    shown = value_html(value)
+    shown = markdown_html(value["text"]) if is_turn and value.get("object") is None else value_html(value)
     return shown if len(shown) <= _RESULT_SHOWN else "<p>too long to show here: see <code>run.result</code></p>"
 
 
@@ -201,7 +205,9 @@ def ask_view(ask: Ask, disabled: str) -> dict[str, Any]:
         "fields": [],
         "questions": [],
     }
-    out["fields"] = [field_view(field, field.default) for field in (ask.form.fields if ask.form else [])]
+    form = agent_ask_form(ask) if ask.kind in AGENT_KINDS else ask.form
+    out |= agent_ask_view(ask) if ask.kind in AGENT_KINDS else {}
+    out["fields"] = [field_view(field, field.default) for field in (form.fields if form else [])]
     for question in ask.questions:
         out["questions"].append(
             {

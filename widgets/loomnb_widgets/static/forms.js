@@ -1,7 +1,7 @@
 // Asks: a form for each open question, and for each document that takes an answer.
 
 import {
-  REPLY_MS, commandKey, draftOf, grow, h, hash, isFree, quiet, returnFocus, sanitised, setAttr, setDisabled,
+  REPLY_MS, commandKey, draftOf, duration, grow, h, hash, isFree, quiet, returnFocus, sanitised, setAttr, setDisabled,
   setText, showText,
 } from "./base.js";
 import { areTwo, boxField, fieldControl, mark, option, shell } from "./fields.js";
@@ -17,10 +17,12 @@ export function askPiece(ask, def, ctx) {
   const alert = h("div", { class: "loom-alert", role: "alert", hidden: true });
   const reason = h("p", { class: "loom-reason", hidden: true });
   const foot = h("div", { class: "loom-foot" }, ...buttons);
+  const clock = expiryPiece(ask.expires);
+  if (clock) foot.append(clock.node);
   const hasHeading = ask.kind !== "button" && ask.widget !== "prompt-input" && Boolean(ask.label) && !ask.untitled;
   const box = h("fieldset", { class: "loom-box", "aria-labelledby": hasHeading && `${id}-h`, "aria-label": !hasHeading && ask.label },
     hasHeading && h("h4", { class: "loom-ask-label", id: `${id}-h` }, ask.label),
-    sanitised(ask.description_html, "loom-about"), sanitised(ask.context_html, "loom-context"),
+    sanitised(ask.description_html, "loom-about"), sanitised(ask.context_html, "loom-context"), sanitised(ask.input_html, "loom-given"),
     h("div", { class: `loom-fields ${ask.kind === "form" && areTwo(ask.fields ?? []) ? "loom-two" : ""}` },
       ...controls.map((control) => control.node)),
     alert, reason, foot);
@@ -38,12 +40,12 @@ export function askPiece(ask, def, ctx) {
   // A single short answer reads best as one line: the field and its button.
   const only = ask.kind === "form" && buttons.length === 1 && controls.length === 1 && controls[0].row;
   if (only) only.append(foot.firstChild), foot.remove();
-  else if (form.querySelector("textarea")) foot.append(h("span", { class: "loom-hint" }, `${commandKey()}+Enter sends`));
+  else if (form.querySelector("textarea")) foot.append(h("span", { class: "loom-hint" }, `${commandKey()}+Enter ${ask.kind === "approval" ? "goes to the buttons" : "sends"}`));
 
   const piece = {
     node: form, def, accepted, refused, enable, stop,
     isSent: () => isSent,
-    remove: () => (clearTimeout(timer), piece.node.remove()),
+    remove: () => (clearTimeout(timer), clock?.stop(), piece.node.remove()),
     focus: () => (controls[0] ?? { focus: () => buttons[0].focus() }).focus(),
     refocus() {
       if (!focus) return;
@@ -57,13 +59,14 @@ export function askPiece(ask, def, ctx) {
     controls.forEach((control) => control.fail(""));
     showText(alert, "");
     if (ask.widget === "prompt-input" && controls[0].read() === "") return controls[0].focus(); // nothing said, nothing sent
-    const missing = controls.filter((control) => control.isMissing?.());
+    const isNo = pressed.dataset.no !== undefined; // who declines need not fill anything in
+    const missing = isNo ? [] : controls.filter((control) => control.isMissing?.());
     if (missing.length) {
       missing.forEach((control) => control.fail("Please answer this question."));
       showText(alert, "An answer is missing.");
       return missing[0].focus();
     }
-    const wrong = controls.flatMap((control) => control.check?.() ?? []);
+    const wrong = isNo ? [] : controls.flatMap((control) => control.check?.() ?? []);
     if (wrong.length) {
       wrong.forEach(([control, text]) => show(control, text));
       showText(alert, wrong.length === 1 ? "One field needs a look." : `${wrong.length} fields need a look.`);
@@ -128,6 +131,7 @@ export function askPiece(ask, def, ctx) {
   }
   function stop() {
     clearTimeout(timer);
+    clock?.stop();
     if (isTouched && !isSent) draft.save(form, true);
   }
 
@@ -139,7 +143,10 @@ export function askPiece(ask, def, ctx) {
   form.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.isComposing) return;
     const isLong = event.target.matches("textarea");
-    if (isLong && (event.ctrlKey || event.metaKey || (ask.widget === "prompt-input" && !event.shiftKey))) {
+    if (ask.kind === "approval" && (!isLong || event.ctrlKey || event.metaKey) && event.target.matches("input, textarea")) {
+      event.preventDefault(); // as below: it leads to the choice
+      buttons[0].focus();
+    } else if (isLong && (event.ctrlKey || event.metaKey || (ask.widget === "prompt-input" && !event.shiftKey))) {
       event.preventDefault();
       form.requestSubmit(buttons.find((button) => !button.disabled));
     } else if (ask.kind === "confirm" && event.target.matches("input")) {
@@ -158,6 +165,8 @@ export function askPiece(ask, def, ctx) {
       return { isConfirmed: at === 0, ...(feedback ? { feedback } : {}) };
     })));
   }
+  buttons.filter((button) => button.dataset.no !== undefined).forEach((button) => button.addEventListener("click", () =>
+    submit(button, () => (ask.kind === "elicitation" ? { skipped: true } : decision(controls, false)))));
   for (const kind of ["input", "change", "focusin", "focusout", "keyup", "pointerup"]) {
     form.addEventListener(kind, (event) => {
       if (kind === "input" && event.target.matches("textarea")) grow(event.target);
@@ -175,12 +184,47 @@ function controlsOf(ask, id, say) {
   const { fields = [], questions = [] } = ask;
   if (ask.kind === "form") return fields.map((field, at) => fieldControl(field, { id: `${id}-${at}`, isOnly: fields.length === 1, say }));
   if (ask.kind === "questions") return questions.map((question, at) => questionControl(question, `${id}-${at}`));
+  if (ask.kind === "elicitation") return fields.map((field, at) => fieldControl(field, { id: `${id}-${at}`, isOnly: false, say }));
+  if (ask.kind === "approval") return approvalControls(ask, id, say);
   if (ask.kind !== "confirm") return [];
   const field = { name: "feedback", label: "Feedback (optional)", kind: "text" };
   return [boxField(field, { id: `${id}-f`, path: field.name })];
 }
 
+/** The arguments as they would be used, whether to ask again, and what to say with a no. */
+function approvalControls(ask, id, say) {
+  const given = ask.fields.map((field, at) => fieldControl(field, { id: `${id}-${at}`, path: ask.raw ? "input" : `input.${field.name}`, say }));
+  const remember = { name: "remember", label: `Do not ask again for “${ask.tool}” in this conversation`, kind: "boolean", required: true, default: false };
+  const reason = { name: "reason", label: "Reason, if you reject it (the agent is told)", kind: "text" };
+  return [...given, ...(ask.remember ? [fieldControl(remember, { id: `${id}-k`, say })] : []),
+    ...(ask.has_reason ? [boxField(reason, { id: `${id}-r`, path: "reason" })] : [])];
+}
+
+function decision(controls, approved) {
+  const out = { approved };
+  for (const control of controls) {
+    if (control.key.startsWith("input.")) (out.input ??= {})[control.key.slice(6)] = control.read();
+    else out[control.key] = control.read();
+  }
+  return out;
+}
+
+/** How long an answer is still taken. The kernel is the one who ends it. */
+function expiryPiece(until) {
+  if (!until) return null;
+  const node = h("span", { class: "loom-hint loom-expiry", role: "timer" });
+  const draw = () => {
+    const left = Math.ceil(until - Date.now() / 1000);
+    node.classList.toggle("loom-soon", left < 30);
+    setText(node, left > 0 ? `expires in ${duration(left)}` : "expired");
+  };
+  const timer = setInterval(draw, 1000);
+  draw();
+  return { node, stop: () => clearInterval(timer) };
+}
+
 function valuesOf(ask, controls, pressed) {
+  if (ask.kind === "approval") return decision(controls, true);
   if (pressed.dataset.value) return { answer: pressed.dataset.value };
   if (ask.kind === "questions") return ask.doc === undefined ? controls.map((control) => control.read()) : { answer: controls[0].read().answer };
   return Object.fromEntries(controls.map((control) => [control.key, control.read()]));
@@ -191,6 +235,10 @@ function buttonsOf(ask) {
   if (ask.actions) {
     return ask.actions.map((one, at) => button(one.label, lookOf(one, at), "submit", {
       "data-transition": one.transition, "data-value": one.value, "data-dead": !(one.transition in (ask.open ?? {})) || one.disabled }));
+  }
+  if (ask.kind === "approval" || ask.kind === "elicitation") {
+    const look = ask.tone === "destructive" ? "loom-plain loom-danger" : "loom-main";
+    return [button(ask.submit, look, "submit"), button(ask.reject, "loom-plain", "button", { "data-no": true })];
   }
   if (ask.kind === "confirm") return [button("Confirm", "loom-main", "button"), button("Decline", "loom-plain", "button")];
   const look = { label: ask.submit, variant: ask.variant, type: ask.wide ? "button-full-w" : ask.widget };

@@ -32,7 +32,7 @@ const MOVING = new Set(["pending", "running", "retrying"]);
 export default { initialize, render };
 
 /** The model is made before any view of it: this tells the kernel that the page knows anywidget, however long drawing takes. */
-function initialize({ model }) {
+export function initialize({ model }) {
   try {
     model.send({ type: "here" });
   } catch {
@@ -40,7 +40,7 @@ function initialize({ model }) {
   }
 }
 
-function render({ model, el, signal, isNested = false }) {
+export function render({ model, el, signal, isNested = false }) {
   const uid = "loom-" + Math.random().toString(36).slice(2, 9);
   // Two views of one model hear each other's replies, so each counts in a range of its own.
   let n = Math.floor(Math.random() * 1e9) * 1000;
@@ -260,7 +260,7 @@ function render({ model, el, signal, isNested = false }) {
 
 // ---- connection ------------------------------------------------------------------------------
 
-function heartbeat({ hello, pace, isBusy, changed }) {
+export function heartbeat({ hello, pace, isBusy, changed }) {
   const timers = new Set();
   let next = 0;
   let first = Infinity;
@@ -296,7 +296,7 @@ function heartbeat({ hello, pace, isBusy, changed }) {
   return self;
 }
 
-function isKernelBusy(model) {
+export function isKernelBusy(model) {
   try {
     return model.widget_manager?.kernel?.status === "busy"; // JupyterLab only and undocumented: a hint, no more
   } catch {
@@ -471,7 +471,7 @@ function resultPiece() {
   };
 }
 
-function errorPiece() {
+export function errorPiece() {
   const node = h("div", { class: "loom-error", hidden: true });
   let drawn = "null";
   return {
