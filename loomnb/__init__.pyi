@@ -23,6 +23,7 @@ from loomnb.agents import ClosedRolesPolicy as ClosedRolesPolicy
 from loomnb.agents import CompatibleModel as CompatibleModel
 from loomnb.agents import ConfirmTokenError as ConfirmTokenError
 from loomnb.agents import ControlFlowSignal as ControlFlowSignal
+from loomnb.agents import DayRange as DayRange
 from loomnb.agents import Decision as Decision
 from loomnb.agents import DefaultApprovalPolicy as DefaultApprovalPolicy
 from loomnb.agents import DefaultRolesPolicy as DefaultRolesPolicy
@@ -270,9 +271,9 @@ from loomnb.ready import SequenceWorkflow as SequenceWorkflow
 from loomnb.ready import StatelessRunResult as StatelessRunResult
 from loomnb.ready import SyncRunResult as SyncRunResult
 from loomnb.ready import WorkflowArgs as WorkflowArgs
-from loomnb.ready import WorkflowRunResult as WorkflowRunResult
 from loomnb.ready import WorkflowRunnerOptions as WorkflowRunnerOptions
 from loomnb.ready import WorkflowRunnerSyncOptions as WorkflowRunnerSyncOptions
+from loomnb.ready import WorkflowRunResult as WorkflowRunResult
 from loomnb.ready import llm_provider as llm_provider
 from loomnb.ready import register_llm_provider as register_llm_provider
 from loomnb.runtime import Event as Event
@@ -313,10 +314,12 @@ from loomnb.studio import ask_questions as ask_questions
 from loomnb.studio import cancel_all_runs as cancel_all_runs
 from loomnb.studio import close as close
 from loomnb.studio import confirm as confirm
+from loomnb.studio import costs as costs
 from loomnb.studio import define as define
 from loomnb.studio import events as events
 from loomnb.studio import flow as flow
 from loomnb.studio import flows as flows
+from loomnb.studio import governance as governance
 from loomnb.studio import graph as graph
 from loomnb.studio import open_store as open  # noqa: A004  # `loom.open`: a name of the module, not of whoever imports it
 from loomnb.studio import pending as pending
@@ -361,6 +364,9 @@ __version__: str
 
 __all__ = [
     "ABSENT",
+    "DEFAULT_STRUCTURED_OUTPUT_INSTRUCTION",
+    "STAGE_END",
+    "WORKFLOW_END",
     "AbortSignal",
     "Actor",
     "Agent",
@@ -428,7 +434,7 @@ __all__ = [
     "Conflict",
     "ControlFlowSignal",
     "Cursor",
-    "DEFAULT_STRUCTURED_OUTPUT_INSTRUCTION",
+    "DayRange",
     "Decision",
     "DefaultApprovalPolicy",
     "DefaultRolesPolicy",
@@ -547,7 +553,6 @@ __all__ = [
     "RunOptions",
     "RunResult",
     "RunView",
-    "STAGE_END",
     "SavedAction",
     "SchemaValidationError",
     "SequenceResult",
@@ -618,7 +623,6 @@ __all__ = [
     "Unavailable",
     "UsageRow",
     "VendorModel",
-    "WORKFLOW_END",
     "WidgetRef",
     "WorkflowArgs",
     "WorkflowEnd",
@@ -644,6 +648,7 @@ __all__ = [
     "close_empty_roles",
     "code",
     "confirm",
+    "costs",
     "create_component",
     "create_component_registry",
     "create_frame_buffer",
@@ -662,6 +667,7 @@ __all__ = [
     "flows",
     "forget_keys",
     "get_agent_execution_access",
+    "governance",
     "graph",
     "guard",
     "invoke_with_transient_retry",

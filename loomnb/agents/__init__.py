@@ -16,6 +16,7 @@ from loomnb.agents.definition import (
     origin_of,
     streams_of,
 )
+from loomnb.agents.delegation import StartAgent, delegation_tool, delegation_tools, tool_name_of
 from loomnb.agents.deps import Budget, LoopDeps
 from loomnb.agents.diagnostics import subscribe as subscribe_diagnostics
 from loomnb.agents.elicitation import Intake, IntakeQuestion, check_intake
@@ -39,12 +40,14 @@ from loomnb.agents.governance import AgentGovernanceQueries, InMemoryGovernance
 from loomnb.agents.governance_rows import DayRange, Page
 from loomnb.agents.governance_sql import SqlGovernance
 from loomnb.agents.history import estimate_tokens, summarizing_history, window_history
+from loomnb.agents.journal_memories import JournalMemories
 from loomnb.agents.journal_store import JournalAgentStore, JournalPricing, agent_store_of
 from loomnb.agents.loop import run_agent_loop
 from loomnb.agents.mcp.config import McpConfig
 from loomnb.agents.mcp.errors import McpAuthError, McpProtocolError, McpSecurityError, McpTimeout, McpTransportError
 from loomnb.agents.mcp.tools import McpCallArgs, McpCallTool, McpListToolsArgs, McpListToolsTool
 from loomnb.agents.mcp.toolset import McpTool, McpTools, mcp_tools
+from loomnb.agents.memories import InMemoryMemories, Memories, Memory, MemoryForbidden, MemoryProvider, memories_of
 from loomnb.agents.memory_sink import MemorySink
 from loomnb.agents.memory_store import InMemoryAgentStore
 from loomnb.agents.policies import ApprovalRules, DefaultApprovalPolicy
@@ -74,6 +77,16 @@ from loomnb.agents.registry import PreparedCall, ToolRegistry
 from loomnb.agents.retrying import TransientRetry, invoke_with_transient_retry, is_transient_error
 from loomnb.agents.roles import ClosedRolesPolicy, DefaultRolesPolicy, close_empty_roles
 from loomnb.agents.settling import settle_dead_run
+from loomnb.agents.skills import (
+    FolderSkills,
+    InMemorySkills,
+    Skill,
+    SkillFileInvalid,
+    SkillProvider,
+    Skills,
+    scopes_of,
+    skills_of,
+)
 from loomnb.agents.spi import (
     Actor,
     ActorDirectory,
@@ -180,6 +193,7 @@ __all__ = [
     "Decision",
     "DefaultApprovalPolicy",
     "DefaultRolesPolicy",
+    "FolderSkills",
     "FunctionalTool",
     "HistoryContext",
     "HistoryPolicy",
@@ -187,12 +201,15 @@ __all__ = [
     "HistorySummary",
     "InMemoryAgentStore",
     "InMemoryGovernance",
+    "InMemoryMemories",
     "InMemoryPricingStore",
     "InMemoryQuotaStore",
+    "InMemorySkills",
     "InputProcessor",
     "Intake",
     "IntakeQuestion",
     "JournalAgentStore",
+    "JournalMemories",
     "JournalPricing",
     "Key",
     "LlmCost",
@@ -212,6 +229,10 @@ __all__ = [
     "McpTool",
     "McpTools",
     "McpTransportError",
+    "Memories",
+    "Memory",
+    "MemoryForbidden",
+    "MemoryProvider",
     "MemorySink",
     "MessageState",
     "ModelAuthFailed",
@@ -247,7 +268,12 @@ __all__ = [
     "Retriever",
     "RolesPolicy",
     "RunCancelledError",
+    "Skill",
+    "SkillFileInvalid",
+    "SkillProvider",
+    "Skills",
     "SqlGovernance",
+    "StartAgent",
     "StoreQuotaProvider",
     "StructuredOutputError",
     "Thread",
@@ -281,6 +307,8 @@ __all__ = [
     "create_functional_tool",
     "decode_stream_event",
     "define_tool",
+    "delegation_tool",
+    "delegation_tools",
     "estimate_cost",
     "estimate_tokens",
     "exhausted_window",
@@ -298,6 +326,7 @@ __all__ = [
     "known_price",
     "local_model",
     "mcp_tools",
+    "memories_of",
     "model_of_name",
     "openai_compatible",
     "origin_of",
@@ -308,13 +337,16 @@ __all__ = [
     "release_gated_frames",
     "repair_instruction",
     "run_agent_loop",
+    "scopes_of",
     "seed_model_prices",
     "settle_dead_run",
     "settled",
+    "skills_of",
     "stream_failure",
     "streams_of",
     "subscribe_diagnostics",
     "summarizing_history",
+    "tool_name_of",
     "tool_of",
     "use_tool_quotas",
     "validate_structured",

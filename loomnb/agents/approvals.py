@@ -42,7 +42,7 @@ def approval_content(
     presented = dict(spec.presentation or {}) if spec is not None else {}
     words = dict(confirmation or {}) or {k: filled(v, call["input"]) for k, v in (presented.get("confirm") or {}).items()}
     label = str(presented.get("label") or humanised(call["name"]))
-    request = {
+    request: dict[str, Any] = {
         "id": call["id"],
         "tool": call["name"],
         "label": filled(label, call["input"]),
@@ -70,7 +70,7 @@ def approval_content(
 def interrupted_content(call: Mapping[str, Any]) -> AskContent:
     """Whether an action in whose middle the kernel died is made again."""
     name = humanised(call["name"])
-    request = {
+    request: dict[str, Any] = {
         "id": call["id"],
         "tool": call["name"],
         "label": name,
@@ -86,7 +86,7 @@ def interrupted_content(call: Mapping[str, Any]) -> AskContent:
     }
     return AskContent(
         kind="approval", name=f"again:{call['name']}", key=f"again:{call['name']}", label=request["title"], request=request,
-        description=str(request["detail"]),
+        description=request["detail"],
     )  # fmt: skip
 
 
@@ -113,25 +113,28 @@ def repeat_content(call: Mapping[str, Any], count: int) -> AskContent:
         is_skippable=False,
     )
     return AskContent(
-        kind="questions", name="repeat", key="repeat", label="The same call again", questions=(question,), request={"call": dict(call)},
-        context="Or write what it should do instead.",
+        kind="questions", name="repeat", key="repeat", label="The same call again", questions=(question,),
+        request={"call": dict(call), "count": count}, context="Or write what it should do instead.",
     )  # fmt: skip
 
 
-def accept_ask(ask: Ask, payload: Any) -> Any:
-    """The answer to store.
+def accept_ask(ask: Ask, payload: Any, source: str = "code") -> Any:
+    """The answer to store, with where it came from (`panel`, `code`, an answers file, `expiry`).
 
     Raises:
         AnswerInvalid: it does not fit.
     """
-    return accept_approval(ask, payload) if ask.kind == "approval" else _accept_elicitation(ask, payload)
+    if ask.kind == "approval":
+        return accept_approval(ask, payload, source)
+    return {**_accept_elicitation(ask, payload), "via": source}
 
 
-_KEYS = {"approved", "reason", "remember", "input", "expired", "decidedBy", "via"}
+EXPIRY = "expiry"
+_KEYS = {"approved", "reason", "remember", "input", "decidedBy", "via"}
 _WORDS = {"approve": True, "approved": True, "yes": True, "reject": False, "rejected": False, "no": False, "deny": False}
 
 
-def accept_approval(ask: Ask, payload: Any) -> dict[str, Any]:
+def accept_approval(ask: Ask, payload: Any, source: str = "code") -> dict[str, Any]:
     """A decision, judged: see the module.
 
     Raises:
@@ -141,18 +144,20 @@ def accept_approval(ask: Ask, payload: Any) -> dict[str, Any]:
         payload = {"approved": payload}
     elif isinstance(payload, str) and payload.strip().lower() in _WORDS:
         payload = {"approved": _WORDS[payload.strip().lower()]}
-    elif isinstance(payload, Mapping) and payload.get("expired") is True:
+    elif source == EXPIRY and isinstance(payload, Mapping) and payload.get("expired") is True:  # only the clock says so
         payload = {"approved": False, "expired": True}
     advice = 'Use True, False or {"approved": True, "reason": "…", "remember": True, "input": {…}}.'
     if not isinstance(payload, Mapping) or not isinstance(payload.get("approved"), bool):
         raise AnswerInvalid("This is no decision.", advice=advice)
-    unknown = sorted(str(key) for key in set(payload) - _KEYS)
+    unknown = sorted(str(key) for key in set(payload) - _KEYS - ({"expired"} if source == EXPIRY else set()))
     if unknown:
         raise AnswerInvalid("This is no decision.", dict.fromkeys(unknown, "there is no such field"), advice=advice)
     if not isinstance(payload.get("reason") or "", str):
         raise AnswerInvalid("This is no decision.", {"reason": "give a text"}, advice=advice)
     decision = {name: thaw(freeze(value)) for name, value in payload.items() if value not in (None, False, "")}
     decision["approved"] = payload["approved"]
+    if source != EXPIRY:
+        decision.setdefault("via", source)
     if not decision["approved"]:
         decision.pop("input", None)
         decision.pop("remember", None)

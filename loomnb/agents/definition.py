@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from loomnb.agents.approvals import accept_ask
+from loomnb.agents.delegation import StartAgent
 from loomnb.agents.deps import LoopDeps
-from loomnb.agents.failures import RunCancelledError, agent_failure_code, stream_failure
+from loomnb.agents.failures import RunCancelledError, agent_failure_code, stream_failure, text_of
 from loomnb.agents.frames import frame
 from loomnb.agents.hooks import JournalHooks
 from loomnb.agents.journal_batch import collecting
@@ -49,8 +51,10 @@ AGENT_CONFIG = "agent"
 MakeDeps = Callable[[RunRecord, Mapping[str, Any], JournalAgentStore], LoopDeps]
 """What a turn works with, from the run, its arguments and the store."""
 
-_ARGS = {"thread", "text", "actor", "roles", "tenant", "attachments", "regenerate", "model", "persona", "day", "deliver", "depth"}
-_ARGS |= {"path", "parent", "pageContext", "uiCapabilities"}
+_ARGS = {
+    *("thread", "text", "actor", "roles", "tenant", "attachments", "regenerate", "model", "persona", "day", "deliver", "depth"),
+    *("path", "parent", "pageContext", "uiCapabilities"),
+}
 
 _STREAMS = MemorySink()
 
@@ -70,6 +74,8 @@ class AgentRunDefinition:
         origin: where it was written.
         fingerprint: changes with its instructions and tools; a stored run goes on all the same, by what is on record.
         make: what each turn works with.
+        start_agent: starts runs of the agents that it may ask; None: it asks nobody.
+        description: what it is for: what agents are told that may ask it.
         agent: whose turns these are, for who shows them: an object with `chat(thread)`; None: nobody's that could be talked to.
     """
 
@@ -78,6 +84,8 @@ class AgentRunDefinition:
     origin: str
     fingerprint: str
     make: MakeDeps
+    start_agent: StartAgent | None = None
+    description: str = ""
     agent: Any = None
     step_limit: int = 1000
     runs_ahead: bool = False
@@ -149,13 +157,13 @@ class AgentRunDefinition:
         """Never called, as `ask`."""
         raise StepError("An agent has no wait transitions.", code="RUNTIME_NOT_IMPLEMENTED")
 
-    def accept_ask(self, ask: Ask, payload: Any) -> Any:
-        """The answer to what a turn asked in its middle.
+    def accept_ask(self, ask: Ask, payload: Any, source: str) -> Any:
+        """The answer to what a turn asked in its middle; `source` is where it came from.
 
         Raises:
             AnswerInvalid: it does not fit.
         """
-        return accept_ask(ask, payload)
+        return accept_ask(ask, payload, source)
 
     def failure_of(self, exc: Exception, move: Move | None = None) -> Failure:
         """As it was raised."""
@@ -189,11 +197,19 @@ class AgentRunDefinition:
                 await _forget_turn(store, record.id, args["thread"])
         live.add_rows(rows)
         deps = self.make(record, args, store)
-        hooks = JournalHooks(record.id, live, store, _STREAMS, deps.registry, args["thread"])
+        hooks = JournalHooks(
+            record.id, live, store, _STREAMS, registry=deps.registry, thread_id=args["thread"], start_agent=self.start_agent
+        )
         try:
             result = await run_agent_loop(deps, _input(args, self.name), hooks)
             await live.flush()
             live.finished()
+        except asyncio.CancelledError as exc:
+            if not live.alive:
+                raise  # the run was stopped, or its kernel goes down
+            lost = StepError(f"Something in the turn of {self.name!r} was canceled from inside.", code="MOVE_FAILED")
+            await self._failed(store, record, live, lost)
+            raise lost from exc
         except Exception as exc:
             await self._failed(store, record, live, exc)
             raise
@@ -207,7 +223,7 @@ class AgentRunDefinition:
             return  # it was stopped, and that is on record already
         code = agent_failure_code(exc)
         with collecting() as rows:
-            await settle_dead_run(store, record.id, {"code": code, "message": str(exc)}, record.loaded_args["thread"])
+            await settle_dead_run(store, record.id, {"code": code, "message": text_of(exc)}, record.loaded_args["thread"])
         live.add_rows(rows)
         await live.flush()
         last = frame("cancelled") if isinstance(exc, RunCancelledError) else frame("error", **stream_failure(exc))

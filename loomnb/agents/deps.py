@@ -159,7 +159,8 @@ class LoopDeps:
         """What a call cost: as the provider says, else estimated by the prices of this run; None when neither is known."""
         if answer.get("costUsd") is not None:
             return float(answer["costUsd"])
-        return estimate_cost(answer.get("usage"), price_of(answer.get("modelId") or self.model_id or "unknown", self.prices))
+        price = price_of(answer.get("modelId"), self.prices) or price_of(self.model_id or "unknown", self.prices)
+        return estimate_cost(answer.get("usage"), price)
 
     def budget_check(self, usage: Mapping[str, int], cost: float | None) -> None:
         """Stop before the next call of a model, when what the run may use is used up, as far as that is known.

@@ -72,7 +72,7 @@ class RepeatedCallError(Refused):
     def __init__(self, tool_name: str, count: int) -> None:
         super().__init__(
             f"The model asked {count} times for the same call of {tool_name!r}, and nobody could be asked whether that is meant.",
-            advice="Look at what the tool gives: a result that does not help is asked for again. repeat_guard=None switches it off.",
+            advice="Look at what the tool gives: a result that does not help is asked for again. repeat_guard=None ends this.",
         )
         self.args = (tool_name, count)
         self.tool_name = tool_name
@@ -144,9 +144,9 @@ class StructuredOutputError(WorldFailed):
             "The model's output was cut off at its limit of tokens, so it is no JSON that fits the schema."
             if cut_off
             else f"The model gave no output that fits the schema in {times}.",
-            advice="Raise the limit: model_settings={'max_tokens': …}; or ask for less."
+            advice="Raise the limit, settings={'max_tokens': …} of an Agent; or ask for less."
             if cut_off
-            else "Look at `issues` and `text`; make the schema simpler, or allow more repairs (`output_repair_attempts`).",
+            else "Look at `issues` and `text`; make the schema simpler, or allow more repairs (output_repairs= of an Agent).",
         )
         self.args = (issues, text, attempts, cut_off)
         self.cut_off = cut_off

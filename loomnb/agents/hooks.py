@@ -1,9 +1,9 @@
 """The runner of the loop on a run's journal: `JournalHooks`. Each checkpoint is a numbered call of the run's one step.
 
-What has an effect outside (a call of a model, a tool) is durable when it returns; what has none rides in the commit of the next
-that does, with the rows it wrote (contracts/decisions.md, Agents 3). In another kernel the turn is made again: what is on record
-is not repeated. A call of a model or a `read` tool that was in flight is made again; an `action` is not: a person is asked
-(Agents 7).
+What has an effect outside (a call of a model, a tool that is not `read`) is durable when it returns; what has none rides in the
+commit of the next that does, or one a moment later, with the rows it wrote (contracts/decisions.md, Agents 3). In another kernel
+the turn is made again: what is on record is not repeated. A call of a model or a `read` tool that was in flight is made again; an
+`action` is not: a person is asked (Agents 7).
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from loomnb.agents.approvals import approval_content, elicitation_content, interrupted_content, repeat_content
+from loomnb.agents.child_runs import ChildRuns
 from loomnb.agents.control_flow import NonDeterminismError
+from loomnb.agents.delegation import StartAgent
 from loomnb.agents.history import drop_blank, settle_history, unanswered_calls
 from loomnb.agents.journal_batch import collecting
 from loomnb.agents.journal_store import JournalAgentStore
@@ -24,13 +26,18 @@ from loomnb.agents.results import STOPPED
 from loomnb.agents.spi import AnswersReply, Decision, TokenStreamSink, ToolContext
 from loomnb.agents.work_base import pushed
 from loomnb.errors import LoomError, StepError
-from loomnb.runtime import AbortSignal, LiveCall
+from loomnb.jsonvalue import freeze, thaw
+from loomnb.runtime import AbortSignal, AskContent, LiveCall
 
 __all__ = ["JournalHooks"]
+
+T = TypeVar("T")
 
 _EFFECTS = ("llm:", "tool:", "structured:", "followups:", "history:summarize", "retrieve", "persist:run:start", "intake:answers")
 """Checkpoints that did something which must not be done again. `persist:run:start` is among them so that what a person said can
 be read before the model begins to answer."""
+
+_CLAIM = "persist:toolcall:"
 
 
 class JournalHooks:
@@ -43,10 +50,19 @@ class JournalHooks:
         sink: where its frames go.
         registry: the tools, for what an approval shows.
         thread_id: the thread it stands in.
+        start_agent: starts runs of other agents; None: nobody can be asked here.
     """
 
     def __init__(
-        self, run_id: str, live: LiveCall, store: JournalAgentStore, sink: TokenStreamSink, registry: ToolRegistry, thread_id: str
+        self,
+        run_id: str,
+        live: LiveCall,
+        store: JournalAgentStore,
+        sink: TokenStreamSink,
+        *,
+        registry: ToolRegistry,
+        thread_id: str,
+        start_agent: StartAgent | None = None,
     ) -> None:
         self.run_id = run_id
         self.abort_signal = AbortSignal()
@@ -55,6 +71,10 @@ class JournalHooks:
         self._sink = sink
         self._registry = registry
         self._thread_id = thread_id
+        self._reads: set[str] = set()
+        """Checkpoints of `read` tools: one that was in flight at a kill is made again (Agents 7), so its result may ride."""
+        self._edited: dict[str, Any] = {}  # call → its arguments as a person changed them
+        self._children = ChildRuns(live, store, thread_id, start_agent)
         live.at_end(self.abort_signal.abort)
 
     def open_sink(self) -> Any:
@@ -74,12 +94,16 @@ class JournalHooks:
         """
         if name == "load:thread":
             return await self._load_thread(name, fn)
-        return await self._checkpoint(name, fn)
+        value = await self._checkpoint(name, fn)
+        if name.startswith(_CLAIM) and value["kind"] == "read":
+            self._reads.add(f"tool:{name.removeprefix(_CLAIM)}")
+        return value
 
     async def _checkpoint(self, name: str, fn: Callable[[], Awaitable[Any]]) -> Any:
         position, found = self._live.next_number, self._live.recorded_next
         try:
-            return await self._live.checkpoint(name, lambda: self._collected(fn), effect=name.startswith(_EFFECTS))
+            effect = name.startswith(_EFFECTS) and name not in self._reads
+            return await self._live.checkpoint(name, lambda: self._collected(fn), effect=effect)
         except StepError as exc:
             if _diverged(exc):
                 raise NonDeterminismError(position, found, name) from exc
@@ -138,7 +162,10 @@ class JournalHooks:
             row.confirmation if row is not None else None,
             datetime.fromisoformat(expires) if expires else None,
         )
-        return await self._ask(f"tool:{self.run_id}:{call['id']}", content, "approval", Decision.from_json)
+        decision = await self._ask(f"tool:{self.run_id}:{call['id']}", content, _meant(call), Decision.from_json)
+        if decision.input is not None:
+            self._edited[call["id"]] = decision.input
+        return decision
 
     async def _offered(self, ctx: ToolContext) -> Any:
         policy = _Anybody()
@@ -148,9 +175,10 @@ class JournalHooks:
         """Wait for answers to a set of questions."""
 
         def reply(data: Mapping[str, Any]) -> AnswersReply:
-            return AnswersReply(answers=data.get("answers"), skipped=data.get("skipped", False), answered_by=ctx.actor.id)
+            said = {"answered_by": ctx.actor.id, "answered_via": data.get("via")}
+            return AnswersReply(answers=data.get("answers"), skipped=data.get("skipped", False), **said)
 
-        return await self._ask(f"tool:{self.run_id}:{request['id']}", elicitation_content(request), "elicitation", reply)
+        return await self._ask(f"tool:{self.run_id}:{request['id']}", elicitation_content(request), request, reply)
 
     async def await_repeat(self, call: Mapping[str, Any], count: int) -> str:
         """Ask whether a call is meant that the model asks for again and again."""
@@ -158,14 +186,15 @@ class JournalHooks:
         def said(data: Sequence[Mapping[str, Any]]) -> str:
             return str(data[0].get("answer") or "stop").strip()
 
-        return await self._ask(f"repeat:{call['id']}", repeat_content(call, count), "questions", said)
+        return await self._ask(f"repeat:{call['id']}", repeat_content(call, count), {**_meant(call), "count": count}, said)
 
     async def begin_action(self, name: str, call: Mapping[str, Any]) -> Any:
         """Mark that an action begins; what stands for its result, if it had begun before and nobody wants it made again."""
+        call = {**call, "input": self._edited.get(call["id"], call["input"])}
         mark, time = name, 1
         while self._live.is_marked(mark) and self._live.recorded_next != name:
             asked = f"interrupted:{call['id']}" + (f"#{time}" if time > 1 else "")
-            decision = await self._ask(asked, interrupted_content(call), "approval", Decision.from_json)
+            decision = await self._ask(asked, interrupted_content(call), _meant(call), Decision.from_json)
             if not decision.approved:
                 return pushed(error=STOPPED, interrupted=True)
             time += 1
@@ -174,13 +203,24 @@ class JournalHooks:
             await self._live.mark(mark)
         return None
 
-    async def _ask(self, name: str, content: Any, kind: str, again: Callable[[Any], Any]) -> Any:
+    async def _ask(self, name: str, content: AskContent, told: Mapping[str, Any], again: Callable[[Any], T]) -> T:
+        """Ask a person. `told` is what the question is about, to the letter: how it is worded may change until it is answered."""
         try:
-            return await self._live.ask(name, content, kind, content.request, again)
+            return await self._live.ask(name, content, content.kind, thaw(freeze(told)), again)
         except StepError as exc:
             if _diverged(exc):
                 raise NonDeterminismError(self._live.next_number - 1, None, name) from exc
             raise
+
+    # -- other agents -----------------------------------------------------------------------------
+
+    async def run_agent(self, name: str, task: str) -> Mapping[str, Any]:
+        """Ask another agent and wait for its answer, in whichever kernel; see `ChildRuns`."""
+        return await self._children.run(name, task)
+
+    async def start_agent(self, *, agent_name: str, task: str, tool_call_id: str) -> Mapping[str, str]:
+        """Let another agent begin, without waiting for it; see `ChildRuns`."""
+        return await self._children.start(agent_name, task, tool_call_id)
 
     # -- the rest -----------------------------------------------------------------------------------
 
@@ -199,6 +239,10 @@ class JournalHooks:
 class _Anybody:
     def can(self, actor: Any, tool: Any) -> bool:
         return True
+
+
+def _meant(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: call[name] for name in ("id", "name", "input")}
 
 
 def storable(value: Any) -> Any:

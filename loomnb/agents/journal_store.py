@@ -4,8 +4,8 @@ What a thread says stands in the journal under the thread's id, and only ever as
 `tool_calls`, `model_usage` and `agent_runs` are views over them (store/agent_views.py). In memory it is the store of
 `memory_store.py`, filled thread by thread when one is first needed (`journal_reading.py`): so both do the same, by the same code.
 
-A row that is written inside a checkpoint is committed with that checkpoint's own record (`journal_batch.py`): both are there after
-a crash, or neither, and a replay writes none twice. Which run a thread streams is not stored: it ends with the process.
+A row that is written inside a checkpoint is committed with that checkpoint's own record (`journal_batch.py`): both are there
+after a crash, or neither, and a replay writes none twice. Which run a thread streams is not stored: it ends with the process.
 """
 
 from __future__ import annotations
@@ -181,6 +181,16 @@ class JournalAgentStore(JournalReading):
         row = self._call(tool_call_id)[1].row
         body = {**{camel(name): value for name, value in changes.items()}, "id": tool_call_id, "runId": row.run_id}
         self._log(row.thread_id, "toolcall.changed", body)
+
+    async def update_call_of_run(self, thread_id: str, run_id: str, tool_call_id: str, changes: Mapping[str, Any]) -> bool:
+        """Change the row of a call that a run made. As in memory."""
+        self._may_write()
+        _ = thread_id in self._threads
+        found = await super().update_call_of_run(thread_id, run_id, tool_call_id, changes)
+        if found:
+            body = {**{camel(name): value for name, value in changes.items()}, "id": tool_call_id, "runId": run_id}
+            self._log(thread_id, "toolcall.changed", body)
+        return found
 
     async def fail_unsettled_tool_calls(self, run_id: str, error: str) -> int:
         """Fail the calls of a run that nobody decided on. As in memory."""

@@ -75,7 +75,26 @@ class MemoryRows:
             InvalidRequest: a name is no column, or one that never changes (`id`, `thread_id`).
             NotJson: a value is something that JSON cannot hold.
         """
-        place, stored = self._call(tool_call_id)
+        place, _ = self._call(tool_call_id)
+        self._change_call(place, changes)
+
+    async def update_call_of_run(self, thread_id: str, run_id: str, tool_call_id: str, changes: Mapping[str, Any]) -> bool:
+        """Change the row of a call that a run made, whichever other call has its id: some servers count ids from nought.
+
+        Returns:
+            Whether there is such a row.
+
+        Raises:
+            InvalidRequest, NotJson: as `update_tool_call`.
+        """
+        place = (thread_id, run_id, tool_call_id)
+        if place not in self._calls:
+            return False
+        self._change_call(place, changes)
+        return True
+
+    def _change_call(self, place: Place, changes: Mapping[str, Any]) -> None:
+        stored = self._calls[place]
         check_changes("tool call", changes, {one.name for one in fields(ToolCallRow)} - {"id", "thread_id"})
         row = replace(stored.row, **{name: freeze(value) for name, value in changes.items()})
         self._calls[place] = replace(stored, row=row, updated_at=self.source.now())

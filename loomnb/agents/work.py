@@ -197,7 +197,8 @@ class TurnWork(ModelWork):
         message = ChatMessage(role="assistant", content=text, agent_name=self.given.agent_name, run_id=self.run_id)
         await self.deps.store.append_message(to["threadId"], message)
         output = {"detached": True, "status": "delivered", "agent": self.given.agent_name, "runId": self.run_id, "text": text}
-        await self.deps.store.update_tool_call(to["toolCallId"], {"output": output})
+        # Of the run that asked: another conversation may have a call of the same id by now.
+        await self.change_call(to["toolCallId"], {"output": output}, thread_id=to["threadId"], run_id=self.given.parent_run_id)
         return True
 
     async def run_end(self, started: str, steps: int, usage: Mapping[str, int]) -> None:

@@ -175,6 +175,8 @@ class WorkBase:
         self.run_id = hooks.run_id
         self.writer: SinkWriter = DiscardWriter()
         self.persona: Mapping[str, Any] | None = None
+        self.took: dict[str, float] = {}
+        """Call → milliseconds its tool took, of those that ran here."""
         self._traced: AgentSpan | None = None
 
     def traced(self) -> AgentSpan:
@@ -257,6 +259,14 @@ class WorkBase:
         """Call a method that a store may lack; None without it."""
         method = optional(self.deps.store, name)
         return await settled(method(*args, **kwargs)) if method is not None else None
+
+    async def change_call(
+        self, call_id: str, changes: Mapping[str, Any], *, thread_id: str | None = None, run_id: str | None = None
+    ) -> None:
+        """Change the row of a call: of this run, unless another one of another thread is named."""
+        place = (thread_id or self.given.thread_id, run_id or self.run_id)
+        if not await self.store_optional("update_call_of_run", *place, call_id, changes):
+            await self.deps.store.update_tool_call(call_id, changes)
 
     def messages_of(self, stored: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
         """Messages of their JSON."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loomnb.agents.delegation import is_receipt
 from loomnb.agents.diagnostics import publish
 from loomnb.agents.elicitation import ASK_TOOL, intake_message, intake_request, settle_answers
 from loomnb.agents.frames import merged_ui
@@ -22,16 +23,24 @@ class RecordWork(WorkBase):
 
     async def tool_executed(self, call: Mapping[str, Any], claim: Mapping[str, Any], decision: Any, outcome: Any) -> None:
         """It ran."""
-        changes: dict[str, Any] = {"status": "executed", "output": outcome["output"]}
+        changes: dict[str, Any] = {"status": "executed", "output": outcome["output"], **self._took(call)}
+        if is_receipt(outcome["output"]) and claim.get("detached"):
+            del changes["output"]  # it is there since the agent was started, and by now the answer may be
         if claim["kind"] == "action":
             changes["executed_by_ref"] = (decision or {}).get("executedByRef") or self.given.actor.id
         await self._settled(call, claim, decision, changes, "approved")
         if "preflight" in claim:
             self.tell_call(call, claim, "executed")
 
+    def _took(self, call: Mapping[str, Any]) -> dict[str, float]:
+        ms = self.took.get(call["id"])
+        return {} if ms is None else {"duration_ms": round(ms, 3)}
+
     async def tool_failed(self, call: Mapping[str, Any], claim: Mapping[str, Any], decision: Any, outcome: Any) -> None:
         """It raised, or could not be called."""
-        await self._settled(call, claim, decision, {"status": "failed", "error": outcome["error"]}, "approved")
+        await self._settled(
+            call, claim, decision, {"status": "failed", "error": outcome["error"], **self._took(call)}, "approved"
+        )
         if "preflight" in claim:
             self.tell_call(call, claim, "failed")
 
@@ -66,7 +75,7 @@ class RecordWork(WorkBase):
             more = {"decided_via": decision.get("via"), "decided_by": by, "remember": remember or None}
             more["input"] = decision.get("input")
             changes |= {name: value for name, value in more.items() if value is not None}
-        await self.deps.store.update_tool_call(call["id"], changes)
+        await self.change_call(call["id"], changes)
         if not decision or approval is None or approval["mode"] == "auto":
             return  # nobody was asked; or it was claimed by a release that wrote no such frame
         told: dict[str, Any] = {"id": call["id"], "status": status, "approver": approval.get("approver")}
@@ -195,7 +204,7 @@ class RecordWork(WorkBase):
         changes["decided_by"] = reply.answered_by or self.given.actor.id
         if not reply.skipped:
             changes["executed_by_ref"] = changes["decided_by"]
-        await self.deps.store.update_tool_call(call["id"], {k: v for k, v in changes.items() if v is not None})
+        await self.change_call(call["id"], {k: v for k, v in changes.items() if v is not None})
         self.tell_call(call, {"kind": "ask"}, status)
 
 

@@ -9,11 +9,23 @@ from datetime import timedelta
 from typing import Any
 
 from loomnb.agents.control_flow import is_control_flow_signal, is_replay_integrity_error
+from loomnb.agents.delegation import Delegation, is_kernels_end, is_receipt
 from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.elicitation import ASK_TOOL, ask_definition, check_ask
+from loomnb.agents.failures import text_of
+from loomnb.agents.memories import REMEMBER_TOOL, memories_of, memory_block, remember_definition
+from loomnb.agents.memories import told_resolved as memory_resolved
 from loomnb.agents.retrying import TransientRetry, invoke_with_transient_retry
+from loomnb.agents.skills import SKILL_TOOL, skill_definition, skills_block, skills_of
+from loomnb.agents.skills import told_resolved as skills_resolved
 from loomnb.agents.spi import ToolContext, ToolKind, ToolSpec, optional, settled
-from loomnb.agents.tool_errors import ToolForbiddenError, ToolInputInvalidError, ToolPreflightDeniedError, ToolTimeoutError
+from loomnb.agents.tool_errors import (
+    ToolForbiddenError,
+    ToolInputInvalidError,
+    ToolNotFoundError,
+    ToolPreflightDeniedError,
+    ToolTimeoutError,
+)
 from loomnb.agents.tracing import tool_span
 from loomnb.agents.ui_collector import UiCollector
 from loomnb.agents.work_base import Announcing, is_marked, jsonable, pushed, shown_kind
@@ -25,6 +37,7 @@ from loomnb.runtime import ModelTool, SinkWriter, ToolRequest
 __all__ = ["Offered", "ToolWork"]
 
 _TERMINAL_KINDS = ("read", "action")
+_OWN_KINDS = ("skill", "memory")
 _LEFT_BEHIND: set[asyncio.Future[Any]] = set()
 """Tools that took too long and are still at work: an event loop alone would let go of them."""
 
@@ -40,6 +53,9 @@ class Offered:
 class ToolWork(RecordWork):
     """What the effects of tool calls do."""
 
+    _catalog: Any = None
+    """The skills that this run was offered."""
+
     # -- offering ---------------------------------------------------------------------------------
 
     async def offer(self) -> dict[str, Offered]:
@@ -49,6 +65,11 @@ class ToolWork(RecordWork):
         out = {tool.name: Offered(tool, told.kind_of(tool.name)) for tool in told}
         if deps.ask:
             out[ASK_TOOL] = Offered(ask_definition(), "ask")
+        if deps.skills is not None and (self._catalog or {}).get("skills"):
+            out[SKILL_TOOL] = Offered(skill_definition(), "skill")
+        memories = memories_of(deps.memory)
+        if memories is not None and memories.can_write:
+            out[REMEMBER_TOOL] = Offered(remember_definition(memories.max_fact_chars), "memory")
         return out
 
     def announcing(
@@ -69,10 +90,17 @@ class ToolWork(RecordWork):
                 "id": watching.id_of(call.id),
                 "name": call.name,
                 "input": thaw(call.input),
-                "kind": offered[call.name].kind if call.name in offered else "read",
+                "kind": self._kind_of(call.name, offered),
             }
             for call in calls
         ]
+
+    def _kind_of(self, name: str, offered: Mapping[str, Offered]) -> ToolKind:
+        """What a call is: as it was offered. An agent that was not is told of as one, so that the model learns why."""
+        if name in offered:
+            return offered[name].kind
+        spec = self.deps.registry.spec(name)
+        return "agent" if spec is not None and spec.kind == "agent" else "read"
 
     # -- claiming ---------------------------------------------------------------------------------
 
@@ -209,13 +237,17 @@ class ToolWork(RecordWork):
             return pushed(error=exc.reason, denied=True)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001  # as above
             self._reraise(exc)
+            self.took[call["id"]] = (self.deps.source.monotonic() - started) * 1000
             self.tell_call(call, claim, "failed", started)
             return pushed(error=_message(exc))
+        self.took[call["id"]] = (self.deps.source.monotonic() - started) * 1000
         self.tell_call(call, claim, "executed", started)
         return result
 
     async def _ran(self, call: Mapping[str, Any], claim: Mapping[str, Any], edited: Any) -> Any:
         name, given = call["name"], edited if edited is not None else call["input"]
+        if claim["kind"] in _OWN_KINDS:
+            return jsonable(await self._within(name, self._serve_own(claim["kind"], call)), "output")
         spec = self.deps.registry.spec(name)
         if spec is not None and spec.kind == "action" and claim["kind"] != "action":
             # It was not offered as an action, so nobody was asked: that it can be had by now does not make it approved.
@@ -284,37 +316,93 @@ class ToolWork(RecordWork):
         if is_mine or self._is_signal(exc):
             raise exc
 
+    # -- other agents, skills and memory ------------------------------------------------------------
+
     async def run_agent(self, call: Mapping[str, Any], claim: Mapping[str, Any], edited: Any) -> Any:
-        """Hand a task to another agent. A refusal is the result's text, not a failure."""
-        return await self.delegate(call, claim)
+        """Hand a task to another agent: its answer, a receipt, or why it was not asked. A refusal is a text, not a failure."""
+        deps, name = self.deps, call["name"]
+        offered = await deps.registry.definitions_for(self.given.actor, deps.roles_policy, [name], self.scope())
+        delegation = Delegation(
+            given=self.given,
+            hooks=self.hooks,
+            call=call,
+            target=claim.get("targetAgent"),
+            detached=bool(claim.get("detached")),
+            persona=self.persona,
+            allowed=deps.tool_allow_list,
+            is_offered=bool(offered),
+            max_depth=deps.max_delegation_depth,
+            max_appearances=deps.max_agent_appearances,
+        )
+        refusal = delegation.refusal()
+        if refusal is not None:
+            return {"text": refusal}
+        publish("delegated", delegation.facts, self.run_id)
+        started = deps.source.monotonic()
+        try:
+            answer = await delegation.ask()
+        except (Exception, asyncio.CancelledError) as exc:  # what goes wrong with it is told to the model
+            self._reraise(exc)
+            if is_kernels_end(exc):
+                raise
+            answer = {"text": delegation.failed(exc)}
+        if is_receipt(answer):
+            await self._receipted(call["id"], answer)
+        self.took[call["id"]] = (deps.source.monotonic() - started) * 1000
+        self.tell_call(call, claim, "executed", started)
+        return answer
 
-    async def delegate(self, call: Mapping[str, Any], claim: Mapping[str, Any]) -> Any:
-        """The answer of another agent, or why it was not asked: see `delegation.py`."""
-        return {"text": f"{claim.get('targetAgent')} cannot be asked here: nothing runs other agents."}
-
-    # -- skills and memory --------------------------------------------------------------------------
+    async def _receipted(self, call_id: str, receipt: Mapping[str, Any]) -> None:
+        """Put a receipt on the row of its call at once, for the answer may come before the turn's next checkpoint."""
+        known = (await self.store_optional("tool_call_outcomes", [call_id])) or {}
+        if not is_receipt((known.get(call_id) or {}).get("output")):
+            await self.change_call(call_id, {"output": dict(receipt)})
 
     def memory_block(self, digest: Any) -> str:
-        """What the system prompt says of memories; nothing without one."""
-        return ""
+        """What the system prompt says of the run's memories; nothing without one."""
+        return memory_block(digest)
 
     def skills_block(self, catalog: Any) -> str:
-        """What the system prompt says of skills; nothing without one."""
-        return ""
+        """What the system prompt says of the run's skills; nothing without one. From here on they can be read."""
+        self._catalog = catalog
+        return skills_block(catalog)
 
     async def memory_digest(self, query: str) -> Any:
         """The memories of this run."""
-        return {}
+        memories = memories_of(self.deps.memory)
+        if memories is None:  # the run began where there were some
+            return {}
+        digest = await memories.digest(self.given.actor, query)
+        publish("memory.resolved", memory_resolved(self.run_id, digest), self.run_id)
+        return digest
 
     async def skills_catalog(self) -> Any:
         """The skills of this run."""
-        return {}
+        skills = skills_of(self.deps.skills)
+        if skills is None:
+            return {}
+        catalog = await skills.catalog(self.given.actor)
+        publish("skills.resolved", skills_resolved(self.run_id, catalog), self.run_id)
+        return catalog
+
+    async def _serve_own(self, kind: str, call: Mapping[str, Any]) -> Any:
+        """Do what a tool of the loop's own does."""
+        skills, memories = skills_of(self.deps.skills), memories_of(self.deps.memory)
+        if kind == "skill" and skills is not None:
+            return await skills.serve(self._catalog, call["input"])
+        if kind == "memory" and memories is not None:
+            kept = await memories.remember(self.given.actor, call["input"], self.deps.source.now().isoformat())
+            told = {"runId": self.run_id, "scope": kept["scope"], "chars": len(kept["fact"])}
+            publish("memory.written", told, self.run_id)
+            return kept
+        raise ToolNotFoundError(call["name"])
 
 
 def _message(exc: BaseException) -> str:
     if isinstance(exc, LoomError):
         return str(exc)
-    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+    text = text_of(exc)  # an exception of a tool may have a broken __str__
+    return f"{type(exc).__name__}: {text}" if text and text != type(exc).__name__ else type(exc).__name__
 
 
 def _is_over(task: asyncio.Future[Any]) -> None:

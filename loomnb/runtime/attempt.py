@@ -100,9 +100,10 @@ class Attempt:
 
     def set_state(self, full: Mapping[str, Any]) -> None:
         """Replace the state."""
-        frozen = self._frozen(full, self.state, "state")
-        dict.clear(self.state)
-        dict.update(self.state, frozen)
+        with self._lock:
+            frozen = self._frozen(full, self.state, "state")
+            dict.clear(self.state)
+            dict.update(self.state, frozen)
 
     def assign_result(self, partial: Mapping[str, Any]) -> None:
         """Merge keys into the result, shallowly."""

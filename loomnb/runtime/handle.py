@@ -505,7 +505,7 @@ class Run:
         if view.status in FINISHED or (view.status is Status.INTERRUPTED and not self.record.is_moving):
             return True
         self._refuse_closed()
-        if view.waiting_for == "child" and not self.record.is_moving:
+        if self._awaits_below or (view.waiting_for == "child" and not self.record.is_moving):
             self._ask_below()
         if view.waiting_for == "person" and not self.record.is_moving and not self.record.scripting:
             if self.record.script_error is not None:
@@ -535,7 +535,7 @@ class Run:
             return  # it looks at every live run: not at each piece of news, of which a thousand children make many
         self._look_below_at = now + _TICK
         below = self.runtime.below(self.record)
-        if any(self.runtime.is_moving(r) for r in (self.record, *below)):
+        if not self._awaits_below and any(self.runtime.is_moving(r) for r in (self.record, *below)):
             return
         for record in below:
             view = record.view
@@ -556,6 +556,9 @@ class Run:
                 "run.wait() would block the very loop that runs move on.",
                 advice="Write `await run`, or make this move a plain def.",
             )
+
+    _awaits_below = False
+    """Whether a move of it waits for runs below it, so that it moves while they wait for a person."""
 
     _way_on = "The run can go on: .retry() tries again, and .traceback has the details. %debug stops where it broke."
 

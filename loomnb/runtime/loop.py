@@ -94,11 +94,13 @@ class Runtime:
         run_id: str = "",
         stamped: bool = False,
         admit: Callable[[Sequence[RunRecord]], None] | None = None,
+        parent: RunRecord | None = None,
     ) -> RunRecord:
         """Start a run, or find the one of this key. Returns once its first row is durable; the moves follow by themselves.
 
         `run_id` is its id, else a fresh one; `stamped`, whether its rows carry the times it shows. `admit` judges, given the runs
-        that are not finished, whether it may start beside them, and raises if not: no other run starts between the two.
+        that are not finished, whether it may start beside them, and raises if not: no other run starts between the two. `parent`
+        asks for it, and is told nothing of its end; it is stopped with that run if its id begins with that one's and a dot.
 
         Raises:
             ArgsInvalid: the arguments or the configuration do not fit; no run was created.
@@ -139,6 +141,7 @@ class Runtime:
                 loaded_config=loaded_config,
                 services_of=services_of,
                 stamped=stamped,
+                parent_id=parent.id if parent is not None else None,
                 loaded_args=loaded,
                 context=contextvars.copy_context(),
                 host=host,
@@ -160,6 +163,8 @@ class Runtime:
             self._records.adopt(record)
             if key is not None:
                 self._records.keys[definition.name, key] = record.id
+            if parent is not None:
+                parent.children.append(record.id)
         record.scripting = bool(asks)
         record.publish(record.snapshot(asks, "person" if asks else None))
         if asks:
@@ -371,7 +376,7 @@ class Runtime:
         """Answer what a step asks in its middle: its code goes on, here or (after a restart) from its `recover`."""
         if not record.suspended and self._records.acquaint(record) is None:
             raise AnswerRefused(f"The run {record.id} cannot take an answer yet.", advice=record.advice)
-        stored = freeze(self._accepted(record, ask, payload))
+        stored = freeze(self._accepted(record, ask, payload, source))
         with record.lock:
             if ask not in record.view.asks or record.is_moving or record.cancel_requested:
                 raise self.refusal(record, ask.id)
@@ -394,7 +399,7 @@ class Runtime:
             self._moves.go(record)
 
     @staticmethod
-    def _accepted(record: RunRecord, ask: Ask, payload: Any) -> Any:
+    def _accepted(record: RunRecord, ask: Ask, payload: Any, source: str) -> Any:
         """The answer to store. Questions and confirmations have one rule for all; the others have their definition's."""
         if ask.kind == "confirm":
             return accept_confirmation(payload)
@@ -403,7 +408,7 @@ class Runtime:
         accept = getattr(REGISTRY.get(record.workflow), "accept_ask", None)
         if accept is None:
             raise AnswerRefused(f"Nothing here knows how to judge an answer to {ask.label!r}.", advice=record.advice)
-        return accept(ask, payload)
+        return accept(ask, payload, source)
 
     def _arm_expiry(self, record: RunRecord) -> None:
         """Answer the asks of a run that have a time limit, when it is over. On its loop."""

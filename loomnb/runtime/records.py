@@ -174,7 +174,10 @@ class Records:
                 "on, or says what it needs."
             )
         elif definition is None:
-            record.advice = f"Run the cell that defines the workflow {record.workflow!r}: then this run goes on."
+            what = (
+                "makes the agent" if isinstance(record.config, Mapping) and "agent" in record.config else "defines the workflow"
+            )
+            record.advice = f"Run the cell that {what} {record.workflow!r}: then this run goes on."
         elif record.origin and definition.origin != record.origin and definition.fingerprint != record.fingerprint:
             record.advice = (
                 f"This run belongs to the {record.workflow!r} of {record.origin}; the one defined here comes from "

@@ -1,14 +1,15 @@
+# ruff: noqa: S608  # what is put into these statements is the text of other statements here, and names from fixed lists
 """The views of agents over the journal: threads, messages, tool calls, what models used, and the runs of agents.
 
-A thread's rows stand in the journal under the thread's id. What is added later to a message or a call (`….changed`) is merged into
-it in order, as a JSON merge patch (RFC 7396), which DuckDB does by itself.
+A thread's rows stand in the journal under the thread's id. What is added later to a message or a call (`….changed`) is merged
+into it in order, as a JSON merge patch (RFC 7396), which DuckDB does by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["AGENT_VIEWS"]
+__all__ = ["AGENT_VIEWS", "MEMORY_VIEWS"]
 
 
 def _merged(first: str, kinds: str, key: str, *whole: str) -> str:
@@ -35,8 +36,10 @@ _THREADS = f"""
            m.ts as created_at, last.ts as updated_at, last.messages, last.seq
     from merged m join last using (run_id) order by m.first_seq"""
 
+_MESSAGE_KINDS = "'message.added', 'message.changed'"
+
 _MESSAGES = f"""
-    with merged as ({_merged("message.added", "'message.added', 'message.changed'", "body->>'id'", "toolCalls", "toolResults", "ui")}),
+    with merged as ({_merged("message.added", _MESSAGE_KINDS, "body->>'id'", "toolCalls", "toolResults", "ui")}),
     removed as (
         select run_id, id, max(seq) as seq
         from (select run_id, unnest((body->'ids')::varchar[]) as id, seq from journal where kind = 'message.removed')
@@ -52,6 +55,7 @@ _MESSAGES = f"""
            coalesce(removed.seq > m.first_seq, false) as is_deleted, m.ts as created_at, m.first_seq as seq
     from merged m left join removed on removed.run_id = m.run_id and removed.id = m.id order by m.first_seq"""
 
+_CALL_KINDS = "'toolcall.recorded', 'toolcall.changed'"
 _CALL_KEY = "body->>'id' || chr(9) || coalesce(body->>'runId', '')"
 
 _TOOL_CALLS = f"""
@@ -62,7 +66,7 @@ _TOOL_CALLS = f"""
            body->>'decidedVia' as decided_via, coalesce((body->>'remember')::boolean, false) as remember,
            body->>'executedByRef' as executed_by, (body->>'durationMs')::double as duration_ms,
            ts as recorded_at, updated_at, first_seq as seq
-    from ({_merged("toolcall.recorded", "'toolcall.recorded', 'toolcall.changed'", _CALL_KEY, "input", "output")}) order by first_seq"""
+    from ({_merged("toolcall.recorded", _CALL_KINDS, _CALL_KEY, "input", "output")}) order by first_seq"""
 
 _MODEL_USAGE = """
     select body->>'runId' as run_id, run_id as thread_id, body->>'actorRef' as actor_ref, body->>'modelId' as model_id,
@@ -104,6 +108,15 @@ _COSTS = """
     )) as estimated_usd
     from model_usage u left join model_prices p using (model_id)"""
 
+_MEMORIES = """
+    select body->>'scope' as scope, body->>'key' as key, body->>'fact' as fact,
+           coalesce((body->>'pinned')::boolean, false) as pinned, body->>'at' as said_at, ts as written_at, seq
+    from (
+        select arg_max(body, seq) as body, arg_max(kind, seq) as kind, max(ts) as ts, max(seq) as seq
+        from journal where run_id = 'memories' and kind in ('memory.written', 'memory.forgotten')
+        group by body->>'scope', body->>'key'
+    ) where kind = 'memory.written' order by seq"""
+
 AGENT_VIEWS: Mapping[str, tuple[str, str]] = {
     "threads": (_THREADS, "One row a conversation: whose it is, what it is called, when it changed last."),
     "messages": (_MESSAGES, "Every message of every conversation; is_deleted marks those that were edited away."),
@@ -114,3 +127,8 @@ AGENT_VIEWS: Mapping[str, tuple[str, str]] = {
     "model_costs": (_COSTS, "model_usage with estimated_usd: the cost as reported, else by model_prices, else NULL."),
 }
 """View → its query and what it is. A view stands after those it reads."""
+
+MEMORY_VIEWS: Mapping[str, tuple[str, str]] = {
+    "memories": (_MEMORIES, "What agents remember, and for whom: one row a fact that was not forgotten."),
+}
+"""As `AGENT_VIEWS`."""

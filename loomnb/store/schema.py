@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from loomnb.errors import StoreDamaged
-from loomnb.store.agent_views import AGENT_VIEWS
+from loomnb.store.agent_views import AGENT_VIEWS, MEMORY_VIEWS
 
 __all__ = ["MIGRATIONS", "STATUS_KINDS", "migrate"]
 
@@ -314,7 +314,16 @@ def _5_agents(execute: Callable[[str], object]) -> None:
         execute(f"comment on view {name} is '{text}'")
 
 
-MIGRATIONS: Sequence[Callable[[Callable[[str], object]], None]] = (_1_journal, _2_workspaces, _3_storage, _4_steps, _5_agents)
+def _6_memories(execute: Callable[[str], object]) -> None:
+    for name, (sql, text) in MEMORY_VIEWS.items():
+        execute(f"create view {name} as {sql}")
+        execute(f"comment on view {name} is '{text}'")
+
+
+MIGRATIONS: Sequence[Callable[[Callable[[str], object]], None]] = (
+    *(_1_journal, _2_workspaces, _3_storage),
+    *(_4_steps, _5_agents, _6_memories),
+)
 """Number n is at index n - 1. Never change one that was released: add the next."""
 
 

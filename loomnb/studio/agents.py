@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
 from loomnb.agents import (
+    AGENT_CONFIG,
     Actor,
     AgentRunDefinition,
     ApprovalRequirement,
@@ -18,26 +20,37 @@ from loomnb.agents import (
     HistoryPolicy,
     InputProcessor,
     JournalAgentStore,
+    JournalMemories,
     JournalPricing,
     LoopDeps,
+    Memories,
+    Memory,
+    MemoryProvider,
     OutputProcessor,
     Persona,
     QuotaStore,
     Retriever,
     RolesPolicy,
+    Skill,
+    SkillProvider,
+    Skills,
     ToolRegistry,
     ToolSpec,
+    VendorModel,
     check_intake,
     fingerprint_of,
     know_agent,
+    memories_of,
     model_of_name,
     origin_of,
     output_json_schema,
+    skills_of,
     tool_of,
 )
-from loomnb.errors import DefinitionError
-from loomnb.runtime import ModelProvider, RunRecord
+from loomnb.errors import DefinitionError, Refused
+from loomnb.runtime import REGISTRY, ModelProvider, RunRecord
 from loomnb.studio.chats import AgentRun, Chat, Threads
+from loomnb.studio.colleagues import Colleagues
 from loomnb.studio.process import default
 from loomnb.studio.session import Loom
 from loomnb.studio.turns import TurnRequested, run_tool, start_turn
@@ -63,6 +76,7 @@ class Agent:
         instructions: the system prompt, or a function that gives it.
         name: what its runs are found by.
         title: for people.
+        description: what it is for: what other agents are told that may ask it.
         approvals: which actions are asked about: tool → `"ask"` or `"auto"`. Actions that are not named are asked about.
         approval_ttl: seconds an approval waits before it expires; None: for ever.
         output: what every turn must end with beside its text: what pydantic takes. The result has it as `object`.
@@ -75,6 +89,14 @@ class Agent:
         ask: whether the model may ask the person questions.
         intake: questions it begins with.
         personas: named variants of it.
+        default_persona: the one that answers where none is named, for a turn or for its thread.
+        agents: others that it may ask, and whose answers it waits for: agents, or the names of some that are made later. Each is
+            a tool `ask_<name>`.
+        detached: others that it may start, and whose answers come later, as messages of their own: tools `start_<name>`.
+        max_delegation_depth: how deep agents may ask agents that ask agents.
+        max_agent_appearances: how often one agent may take part in such a chain.
+        skills: instructions that it reads when it needs them: a folder of Markdown files, several `Skill`, a provider, `Skills`.
+        memory: what it remembers from one conversation to the next; True: in the store, for each person.
         retriever: finds passages for what was asked.
         input_processors: look at, and may change, what the model is told.
         output_processors: judge what it said before anybody reads it.
@@ -112,6 +134,13 @@ class Agent:
         ask: bool = False,
         intake: Any = None,
         personas: Sequence[Persona] = (),
+        default_persona: str | None = None,
+        agents: Sequence[Agent | str] = (),
+        detached: Sequence[Agent | str] = (),
+        max_delegation_depth: int = 5,
+        max_agent_appearances: int = 1,
+        skills: str | os.PathLike[str] | Sequence[Skill] | SkillProvider | Skills | None = None,
+        memory: bool | MemoryProvider | Memories = False,
         retriever: Retriever | None = None,
         input_processors: Sequence[InputProcessor] = (),
         output_processors: Sequence[OutputProcessor] = (),
@@ -131,8 +160,9 @@ class Agent:
         self.actor = Actor(id=actor) if isinstance(actor, str) else actor
         self.model = model_of_name(model)
         self.models = {label: model_of_name(one) for label, one in (models or {}).items()}
+        _check_options(name, tools, history, budget, {"max_steps": max_steps, "repeat_guard": repeat_guard})
         self.registry = ToolRegistry()
-        frame = sys._getframe(1)  # noqa: SLF001  # names that annotations of functions in a cell use
+        frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # names that annotations use
         for thing in tools:
             spec, handler = self._tool(thing, {**frame.f_globals, **frame.f_locals})
             if self.registry.has(spec.name):
@@ -140,6 +170,20 @@ class Agent:
                     f"The agent {name!r} has two tools called {spec.name!r}.", advice="Name one of them otherwise."
                 )
             self.registry.register(spec, handler)
+        self.colleagues = Colleagues(name, agents, detached, store)
+        for spec, handler in self.colleagues.tools():
+            if self.registry.has(spec.name):
+                raise DefinitionError(
+                    f"The agent {name!r} has two tools called {spec.name!r}.", advice="Name a tool, or an agent, otherwise."
+                )
+            self.registry.register(spec, handler)
+        if default_persona is not None and all(default_persona != one.id for one in personas):
+            raise DefinitionError(
+                f"The agent {name!r} begins as {default_persona!r}, which is none of its personas.",
+                advice=f"One of: {', '.join(one.id for one in personas) or 'it has none'}.",
+            )
+        self.default_persona = default_persona
+        self._memory = memory if isinstance(memory, bool) else memories_of(memory)
         if output is not None:
             output_json_schema(output)
         ttl = approval_ttl.total_seconds() if isinstance(approval_ttl, timedelta) else approval_ttl
@@ -156,6 +200,9 @@ class Agent:
             "ask": ask,
             "intake": check_intake(intake),
             "personas": tuple(personas),
+            "max_delegation_depth": max_delegation_depth,
+            "max_agent_appearances": max_agent_appearances,
+            "skills": skills_of(skills),
             "retriever": retriever,
             "input_processors": tuple(input_processors),
             "output_processors": tuple(output_processors),
@@ -179,8 +226,10 @@ class Agent:
                 origin=origin_of(module),
                 fingerprint=self._fingerprint(),
                 make=self._deps,
+                start_agent=self._start_agent,
+                description=description,
                 agent=self,
-            )  # fmt: skip
+            )
         )
 
     @staticmethod
@@ -202,19 +251,58 @@ class Agent:
             system_prompt=self.instructions,
             day=args.get("day") or record.source.now().date().isoformat(),
             model_id=picked or getattr(model, "model_id", None) or getattr(model, "name", None),
-            pricing_store=JournalPricing(self.session.runtime.database),
+            pricing_store=JournalPricing(self.session.runtime.database, _names_of(model)),
             source=record.source,
             host=self.session,
+            memory=self._remembered(),
             **self._options,
         )
+
+    def _remembered(self) -> Memories | None:
+        if isinstance(self._memory, bool):
+            return Memories(provider=JournalMemories(self.session.runtime.database)) if self._memory else None
+        return self._memory
+
+    def _start_agent(
+        self, name: str, args: Mapping[str, Any], *, key: str, run_id: str, fresh: bool, parent: RunRecord
+    ) -> AgentRun:
+        record = self.session.runtime.start(
+            self.colleagues.definition(name),
+            args,
+            key=key,
+            fresh=fresh,
+            pipelined=parent.pipelined,
+            config={AGENT_CONFIG: name},
+            run_id=run_id,
+            parent=parent,
+        )
+        return AgentRun(record, self.session.runtime, self.session.face)
 
     def _picked(self, label: str) -> ModelProvider:
         return self.models[label] if label in self.models else model_of_name(label)
 
     @property
+    def given_store(self) -> Loom | None:
+        """The store it was given; None: it takes the default one."""
+        return self._store
+
+    @property
     def session(self) -> Loom:
         """The store of its runs."""
         return self._store if self._store is not None else default()
+
+    def check_current(self) -> None:
+        """Refuse when another agent has this name by now: what is stored is taken up by name, and would be by the other one.
+
+        Raises:
+            DefinitionError: it has.
+        """
+        known = REGISTRY.get(self.name)
+        if known is not self.definition:
+            raise DefinitionError(
+                f"Another agent called {self.name!r} was made after this one, and a stored turn is taken up again by its name.",
+                advice='Give one of them a name of its own: loom.Agent(…, name="…"). To go on with this one, make it again.',
+            )
 
     @property
     def tools(self) -> list[ToolSpec]:
@@ -224,6 +312,33 @@ class Agent:
     def has_persona(self, name: str) -> bool:
         """Whether there is a persona of this name."""
         return any(name == one.id or name in one.aliases for one in self._options["personas"])
+
+    async def memories(self) -> list[Memory]:
+        """What it remembers for its actor, in the scopes that count for them, the most specific first.
+
+        Raises:
+            Refused: it has no memory.
+        """
+        return await self._memories().of(self.actor)
+
+    async def forget(self, memory: str) -> None:
+        """Let it forget something.
+
+        Args:
+            memory: the key of a memory of its actor's own, or its id.
+
+        Raises:
+            Refused: it has no memory.
+            NotFound: nothing is remembered so.
+            MemoryForbidden: it is remembered for others too.
+        """
+        await self._memories().forget(self.actor, memory)
+
+    def _memories(self) -> Memories:
+        found = self._remembered()
+        if found is None:
+            raise Refused(f"The agent {self.name!r} remembers nothing.", advice="Make it with memory=True.")
+        return found
 
     # -- turns --------------------------------------------------------------------------------------
 
@@ -306,3 +421,34 @@ class Agent:
 
 def _thread_id(thread: str | Chat | None) -> str | None:
     return thread.thread_id if isinstance(thread, Chat) else thread
+
+
+def _check_options(name: str, tools: object, history: object, budget: object, counts: Mapping[str, object]) -> None:
+    """Refuse what would only be noticed in the middle of a turn.
+
+    Raises:
+        DefinitionError: an option is none.
+    """
+    if isinstance(tools, str) or not isinstance(tools, Sequence):
+        raise DefinitionError(
+            f"tools= of the agent {name!r} is a list, not {tools!r:.60}.", advice="Write tools=[add, send_mail]."
+        )
+    if history is not None and not callable(getattr(history, "select", None)):
+        raise DefinitionError(
+            f"history= of the agent {name!r} is no history policy: {history!r:.60}.",
+            advice="Write history=loom.window_history(max_messages=20), or summarizing_history(…).",
+        )
+    if budget is not None and not isinstance(budget, Budget):
+        raise DefinitionError(
+            f"budget= of the agent {name!r} is {budget!r:.60}.", advice="Write budget=loom.Budget(usd=0.5) or (tokens=20_000)."
+        )
+    for what, value in counts.items():
+        if value is None and what == "repeat_guard":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise DefinitionError(f"{what}={value!r} of the agent {name!r} is no whole number from 1 on.")
+
+
+def _names_of(model: ModelProvider) -> tuple[str, ...]:
+    """What a vendor's model is called in price lists; nothing for a model that is none."""
+    return (model.model_id, model.model) if isinstance(model, VendorModel) else ()

@@ -84,7 +84,8 @@ class AgentResult:
 class AgentRun(Run):
     """A turn of an agent. Awaiting it waits for its end, person included, and gives an `AgentResult`."""
 
-    _way_on = "run.retry() goes on with what is on record: no call of a model or a tool that came to its end is made again."
+    _awaits_below = True
+    _way_on = "run.retry() goes on with what is on record: no call of a model and no action that came to its end is made again."
 
     @property
     def thread_id(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any, Literal
 
 from loomnb.errors import Refused, Unavailable
@@ -10,7 +11,7 @@ from loomnb.store import Relation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CostsBy", "Costs", "costs_of"]
+__all__ = ["Costs", "CostsBy", "costs_of"]
 
 CostsBy = Literal["model", "thread", "agent", "day"]
 
@@ -44,7 +45,7 @@ class Costs:
             Unavailable: Altair is not installed.
         """
         try:
-            import altair  # noqa: PLC0415  # optional, and heavy
+            altair: Any = importlib.import_module("altair")  # optional, and heavy
         except ImportError as exc:
             raise Unavailable("A chart needs Altair.", advice="pip install altair", retryable=False) from exc
         names = (self._by, "calls", "input_tokens", "output_tokens", "cost_usd", "unknown")
@@ -69,10 +70,8 @@ class Costs:
         return repr(self.relation)
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        return self.relation._repr_mimebundle_(**options)  # noqa: SLF001  # as IPython calls it
-
-    def _ipython_display_(self) -> None:
-        self.relation._ipython_display_()  # noqa: SLF001  # as above
+        del options
+        return self.relation.static_bundle()
 
 
 def costs_of(ask: Callable[[str], Relation], by: str) -> Costs:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from loomnb.agents import ModelPrice, model_of_name
+from loomnb.agents import ModelPrice, SqlGovernance, model_of_name
 from loomnb.blueprints import Blueprint, FlowRun, WorkflowModule, blueprint_of, known_blueprint
 from loomnb.errors import Conflict, LoomError
 from loomnb.ids import SYSTEM, Source
@@ -18,6 +18,7 @@ from loomnb.ready import Runner
 from loomnb.runtime import REGISTRY, ModelProvider, Restored, Run, RunEvent, definition_graph
 from loomnb.runtime import use_models as use_process_models
 from loomnb.store import MEMORY, Relation
+from loomnb.studio.costs import Costs, CostsBy
 from loomnb.studio.face import notebook_face
 from loomnb.studio.held import Held
 from loomnb.studio.session import Durability, Loom, known_text
@@ -41,11 +42,13 @@ __all__ = [
     "cancel_all_runs",
     "close",
     "confirm",
+    "costs",
     "default",
     "define",
     "events",
     "flow",
     "flows",
+    "governance",
     "graph",
     "open_store",
     "pending",
@@ -327,6 +330,23 @@ def use_models(
     use_process_models(model_of_name(default) if isinstance(default, str) else default, **named)
 
 
+def costs(by: CostsBy = "model") -> Costs:
+    """What calls of models used and cost: as a cell's last line a table; `.chart()` draws it.
+
+    Args:
+        by: one row for each `model`, `thread`, `agent` or `day`.
+
+    Raises:
+        Refused: there is no such grouping.
+    """
+    return default().costs(by)
+
+
+def governance() -> SqlGovernance:
+    """What those who are responsible for agents ask: `await loom.governance().run_metrics(loom.DayRange(first, last))`."""
+    return default().governance()
+
+
 def set_model_prices(prices: Mapping[str, tuple[float, float]] | Sequence[ModelPrice]) -> None:
     """Say what models cost, for what their providers do not price themselves; `model_costs` and the chat panel estimate by it.
 
@@ -334,7 +354,7 @@ def set_model_prices(prices: Mapping[str, tuple[float, float]] | Sequence[ModelP
         prices: model → USD for a million tokens (input, output); or whole ModelPrices.
 
     Raises:
-        DefinitionError: a price is no number from 0 on.
+        InvalidRequest: a price is no number from 0 on; none of them was stored.
     """
     default().set_model_prices(prices)
 

@@ -39,7 +39,7 @@ from loomnb.blueprints import (
     new_run_id,
     titled,
 )
-from loomnb.errors import Refused, Unavailable
+from loomnb.errors import InvalidRequest, Refused, Unavailable
 from loomnb.ids import SYSTEM, Source
 from loomnb.ready import ASK, know_ready
 from loomnb.runtime import (
@@ -489,12 +489,12 @@ class Loom:
     # -- agents -----------------------------------------------------------------------------------
 
     def set_model_prices(self, prices: Mapping[str, tuple[float, float]] | Sequence[ModelPrice]) -> None:
-        """Say what models cost; see `loom.set_model_prices`."""
-        given = (
-            [ModelPrice(model_id=model, input_price_per_1m=one[0], output_price_per_1m=one[1]) for model, one in prices.items()]
-            if isinstance(prices, Mapping)
-            else list(prices)
-        )
+        """Say what models cost; see `loom.set_model_prices`.
+
+        Raises:
+            InvalidRequest: a price is no number from 0 on. None of them was stored.
+        """
+        given = _priced(prices)
         store = agent_store_of(self._database, self.runtime.source)
         store.now(seed_model_prices(JournalPricing(self._database), given))
 
@@ -519,7 +519,7 @@ class Loom:
         """Run one read-only query over the store; frames of the notebook are found by name.
 
         Tables: runs, moves, documents, asks, answers, logs, events, states, artifacts, artifact_history, records, step_calls,
-        threads, messages, tool_calls, model_usage, model_costs, model_prices, agent_runs, journal.
+        threads, messages, tool_calls, model_usage, model_costs, model_prices, agent_runs, memories, journal.
 
         Args:
             sql: one statement.
@@ -565,6 +565,20 @@ def named_models(
     if isinstance(models, Mapping):
         return {role: model_of_name(one) if isinstance(one, str) else one for role, one in models.items()}
     return model_of_name(models) if isinstance(models, str) else models
+
+
+def _priced(prices: Mapping[str, tuple[float, float]] | Sequence[ModelPrice]) -> list[ModelPrice]:
+    if not isinstance(prices, Mapping):
+        return list(prices)
+    made: list[ModelPrice] = []
+    for model, one in prices.items():
+        if not isinstance(one, (tuple, list)) or len(one) != 2:
+            raise InvalidRequest(
+                f"The price of {model!r} is {one!r:.60}.",
+                advice='Give USD for a million tokens in and out: {"model": (1.25, 10)}.',
+            )
+        made.append(ModelPrice(model_id=model, input_price_per_1m=one[0], output_price_per_1m=one[1]))
+    return made
 
 
 def _check_durability(durability: str) -> None:

@@ -11,9 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from loomnb.agents import AGENT_CONFIG, Actor, AgentRunDefinition, JournalAgentStore, ToolContext, ToolSpec, agent_store_of
+from loomnb.agents import (
+    AGENT_CONFIG,
+    Actor,
+    AgentRunDefinition,
+    JournalAgentStore,
+    Thread,
+    ToolContext,
+    ToolSpec,
+    agent_store_of,
+)
 from loomnb.blueprints import Blueprint, WorkflowModule
-from loomnb.errors import Conflict, NotFound, Refused
+from loomnb.errors import Conflict, NoFrontEnd, NotFound, Refused
 from loomnb.runtime import CURRENT, FINISHED, Run, RunRecord, Status
 from loomnb.studio.chats import AgentRun
 from loomnb.studio.session import Loom
@@ -34,9 +43,13 @@ class AgentLike(Protocol):
     name: str
     actor: Actor
     definition: AgentRunDefinition
-    models: Mapping[str, ModelProvider]
+    default_persona: str | None
+
+    @property
+    def models(self) -> Mapping[str, ModelProvider]: ...
 
     def has_persona(self, name: str) -> bool: ...
+    def check_current(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +82,7 @@ def start_turn(session: Loom, agent: AgentLike, asked: TurnRequested) -> AgentRu
         Refused, NotFound, Conflict: see `Agent.run`.
     """
     _check(agent, asked)
+    agent.check_current()
     key, parent = asked.key, None
     attempt = CURRENT.get()
     if attempt is not None and attempt.record.source is session.runtime.source:
@@ -76,16 +90,19 @@ def start_turn(session: Loom, agent: AgentLike, asked: TurnRequested) -> AgentRu
         # Made again after a crash, the move asks for the same turn: by the number of the call in it.
         key = key if key is not None else attempt.tool_context().idempotency_key
     store = store_of(session)
-    thread_id = asked.thread or _new_thread(session, agent, key, fresh=asked.fresh)
+    attachments = [_attached(one) for one in asked.attachments or ()]
+    thread_id = asked.thread or _new_thread(store, agent, key, fresh=asked.fresh)
     args: dict[str, Any] = {"thread": thread_id, "text": asked.text, "actor": agent.actor.id}
     args |= {"roles": list(agent.actor.roles)} if agent.actor.roles is not None else {}
     args |= {"tenant": agent.actor.tenant_ref} if agent.actor.tenant_ref is not None else {}
-    args |= {"attachments": [_attached(one) for one in asked.attachments]} if asked.attachments else {}
+    args |= {"attachments": attachments} if attachments else {}
     args |= {"model": asked.model} if asked.model is not None else {}
-    args |= {"persona": asked.persona} if asked.persona is not None else {}
     args |= {"regenerate": True} if asked.regenerate else {}
     args |= {"parent": parent} if parent is not None else {}
-    _know_thread(store, agent, thread_id, is_new=asked.thread is None)
+    pinned = _know_thread(store, agent, thread_id, is_new=asked.thread is None).persona
+    # What the turn says, else what its thread is pinned to, else the agent's own.
+    persona = next((one for one in (asked.persona, pinned, agent.default_persona) if one is not None), None)
+    args |= {"persona": persona} if persona is not None else {}
     fresh = asked.fresh or (parent is not None and _is_canceled(session, agent, key))
     record = session.runtime.start(
         agent.definition,
@@ -116,6 +133,8 @@ def _is_canceled(session: Loom, agent: AgentLike, key: str | None) -> bool:
 def _check(agent: AgentLike, asked: TurnRequested) -> None:
     if not isinstance(asked.text, str):
         raise Refused(f"What is said to {agent.name!r} is a text, not a {type(asked.text).__name__}.")
+    if isinstance(asked.attachments, (str, bytes, os.PathLike)):
+        raise Refused("Attachments are a list.", advice='Write attachments=["report.pdf"].')
     if not asked.text.strip() and not asked.attachments and not asked.regenerate:
         raise Refused(f"Nothing was said to {agent.name!r}.", advice='Write agent.run("…").')
     if asked.persona is not None and not agent.has_persona(asked.persona):
@@ -138,15 +157,15 @@ def _admit(live: Sequence[RunRecord], thread_id: str) -> None:
             )
 
 
-def _new_thread(session: Loom, agent: AgentLike, key: str | None, *, fresh: bool) -> str:
+def _new_thread(store: JournalAgentStore, agent: AgentLike, key: str | None, *, fresh: bool) -> str:
     """The id of a new thread. With a key it follows from that: the same turn is found in the same thread."""
     if key is None or fresh:
-        return session.runtime.source.new_id("thread")
+        return store.now(store.create_thread(actor=agent.actor, agent_name=agent.name)).id
     return f"thread-{hashlib.sha256(f'{agent.name}/{key}'.encode()).hexdigest()[:12]}"
 
 
-def _know_thread(store: JournalAgentStore, agent: AgentLike, thread_id: str, *, is_new: bool) -> None:
-    async def look() -> Any:
+def _know_thread(store: JournalAgentStore, agent: AgentLike, thread_id: str, *, is_new: bool) -> Thread:
+    async def look() -> Thread:
         thread = await store.get_thread(thread_id)
         if thread is None and not is_new:
             raise NotFound(f"There is no thread {thread_id!r}.", advice="agent.threads() lists them.")
@@ -157,6 +176,7 @@ def _know_thread(store: JournalAgentStore, agent: AgentLike, thread_id: str, *, 
     thread = store.now(look())
     if thread.actor_ref != agent.actor.id:
         raise NotFound(f"There is no thread {thread_id!r} of {agent.actor.id!r}.", advice="agent.threads() lists them.")
+    return thread
 
 
 def _attached(thing: Any) -> dict[str, Any]:
@@ -188,6 +208,20 @@ def _attached(thing: Any) -> dict[str, Any]:
 # -- runs as tools ---------------------------------------------------------------------------------------
 
 
+class UnansweredRun(NoFrontEnd):
+    """A run that a tool waits for needs a person, and nobody can answer here.
+
+    No failure of the tool, which the model would be told of: the run goes on as soon as somebody answers it. So it passes through
+    every catch of the loop, and is the turn's own.
+    """
+
+    __aviary_durable_control_flow__ = True
+
+    def __init__(self, why: NoFrontEnd) -> None:
+        advice = f"{why.advice} Then run.retry() takes this turn up again where it waited."
+        super().__init__(why.message, advice=advice.strip())
+
+
 class RunTool:
     """The handler of a tool that is a whole run: a workflow, or a blueprint with its intent.
 
@@ -211,6 +245,8 @@ class RunTool:
         remove = ctx.abort_signal.add_listener(lambda why: _stop_with(run, why)) if ctx.abort_signal is not None else None
         try:
             return await run
+        except NoFrontEnd as exc:
+            raise UnansweredRun(exc) from exc
         finally:
             if remove is not None:
                 remove()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ def forget_agents() -> None:
 
 
 @contextmanager
-def kernel(path: Path, *, database: Any = Database, source: Source = SYSTEM, **options: Any) -> Iterator[loom.Loom]:
+def kernel(path: Path, *, database: Any = Database, source: Source = SYSTEM, **options: Any) -> Generator[loom.Loom]:
     """A kernel that was just started on a store: no agent is known in it before its cell is run."""
     forget_agents()
     session = loom.Loom(str(path), database=database, source=source, headless=True, **options)
@@ -40,12 +39,11 @@ def kernel(path: Path, *, database: Any = Database, source: Source = SYSTEM, **o
 
 
 class World:
-    """What was done to the world outside, over all kernels: `done["send_mail"]` times; `said[0]` calls of the model's first turn."""
+    """What was done to the world outside, over all kernels: `done` by tool; `said` by the model's turn."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
         self.said: Counter[int] = Counter()
-        self.keys: list[str] = []
 
 
 ANSWERS: Mapping[str, Any] = {
@@ -107,13 +105,13 @@ def only_turn(session: loom.Loom) -> AgentRun:
 
 def to_the_end(run: Any, answers: Mapping[str, Any] = ANSWERS, each: Callable[[str], None] = lambda _: None) -> Any:
     """Answer what is asked until the run has ended."""
-    for _ in itertools.count():
-        at_rest(run)
-        if not run.pending:
-            return run
+    at_rest(run)
+    while run.pending:
         (ask,) = run.pending
         each(ask.name)
-        run.answer(ask.id, answers[ask.name])
+        run.answer(ask.id, answers[ask.name], source="loom.answers")  # as those that were given before
+        at_rest(run)
+    return run
 
 
 def sql(session: loom.Loom, text: str) -> list[Any]:

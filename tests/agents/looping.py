@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loomnb.agents import (
@@ -274,11 +274,11 @@ def purposes_of(configured: LoopDeps) -> list[str]:
 
 
 def everything_of(configured: LoopDeps) -> dict[str, Any]:
-    """All that is stored, to be compared."""
+    """All that is stored, to be compared; but for how long tools took, which a process knows only of those it ran itself."""
     store: Any = configured.store
     return {
         "messages": messages_of(configured),
-        "rows": [row.to_json() for row in rows_of(configured)],
+        "rows": [replace(row, duration_ms=None).to_json() for row in rows_of(configured)],
         "usage": [row.to_json() for row in store.usage_rows()],
         "runs": list(store.runs()),
         "title": asyncio.run(store.get_thread("t1")).title,

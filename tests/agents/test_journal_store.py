@@ -219,7 +219,7 @@ def test_cells_and_runs_use_it_at_once() -> None:
     source = StillSource()
     database = Database(":memory:", source)
     store = JournalAgentStore(database, source)
-    problems: list[BaseException] = []
+    problems: list[Exception] = []
     start = threading.Barrier(5)
 
     def writer(thread_id: str) -> None:
@@ -230,7 +230,7 @@ def test_cells_and_runs_use_it_at_once() -> None:
                 store.now(store.append_message(thread_id, ChatMessage(role="user", content=str(number))))
                 row = ToolCallRow(id=f"{thread_id}-{number}", thread_id=thread_id, tool_name="look", run_id="r")
                 store.now(store.record_tool_call(row))
-        except BaseException as exc:
+        except Exception as exc:  # noqa: BLE001  # looked at by the test
             problems.append(exc)
 
     def reader() -> None:
@@ -240,7 +240,7 @@ def test_cells_and_runs_use_it_at_once() -> None:
                 store.tool_calls()
                 store.messages("t0")
                 asyncio.run(store.list_threads(ANN))
-        except BaseException as exc:
+        except Exception as exc:  # noqa: BLE001  # looked at by the test
             problems.append(exc)
 
     threads = [threading.Thread(target=writer, args=(f"t{n}",)) for n in range(4)] + [threading.Thread(target=reader)]

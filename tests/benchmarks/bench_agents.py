@@ -256,8 +256,8 @@ def openai_agents(o: argparse.Namespace) -> Iterator[None]:
     set_tracing_disabled(True)
 
     class Stub(Model):
-        async def get_response(self, system_instructions: Any, told: Any, *_: Any, **__: Any) -> Any:
-            items = told if isinstance(told, list) else []
+        async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> Any:  # noqa: A002
+            items = input if isinstance(input, list) else []
             n = sum(isinstance(item, dict) and item.get("type") == "function_call_output" for item in items)
             if n < STEPS:
                 arguments = json.dumps({"a": n, "b": 1})

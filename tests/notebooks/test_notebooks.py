@@ -50,10 +50,22 @@ TOLD = {  # what is asked in each, and what its page says was answered
         "Search finds plurals, too": "confirmed",
     },
     "09-artifacts-and-history.ipynb": {"What does the soup cost?": "6.20"},
+    "10-first-agent.ipynb": {"Who is the book for?": "a friend who bakes"},
+    "11-approvals.ipynb": {
+        "Order 10 × tap washer?": "approved, with other arguments",
+        "Order 1 × gold-plated tap?": "She only wants it to stop dripping.",
+        "Allow Mail to Mrs Kern?": "approved",
+    },
+    "12-structured-output.ipynb": {},
+    "13-an-agent-inside-a-workflow.ipynb": {"What shall we do with it?": "repair it"},
+    "14-a-local-model.ipynb": {},
 }
+ASKING = [name for name in NAMES if TOLD.get(name)]
 DIFFERS = {  # what another run or another machine would not repeat
-    "id": r"\b(run|ask|doc|store)-[0-9a-f]{6,}|\b(RUN|ASK)-[\w-]{6,}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}|[0-9a-f]{32}",
+    "id": r"\b(run|ask|doc|store|thread|message)-[0-9a-f]{6,}|\b(RUN|ASK)-[\w-]{6,}",
+    "uuid": r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}|[0-9a-f]{32}",
     "address": r"\b0x[0-9a-f]{6,}",
+    "port": r"127\.0\.0\.1:(?!9\b)\d+",
     "time": r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d",
     "path": r"/tmp/|/home/|/root/|/Users/|/var/|[A-Z]:\\\\|ipykernel_\d",
 }
@@ -193,7 +205,7 @@ def test_as_a_page_it_tells_the_story(name: str, form: str, tmp_path: Path):
     for question, answer in TOLD[name].items():
         assert question in text
         assert answer in text
-    assert "Answer here" in text
+    assert ("Answer here" in text) == bool(TOLD[name])
     body = re.sub(r"<(head|script)\b.*?</\1>", "", page, flags=re.DOTALL) if form == "html" else page
     assert not re.search(r"<[^>]*\bonerror|href=.?javascript", body, re.IGNORECASE)
 
@@ -204,7 +216,8 @@ def test_it_says_first_what_to_do_and_at_each_question_that_the_cells_wait(name:
     first_line = cells[0].source.splitlines()[0]
     assert all(place in first_line for place in ("JupyterLab", "Binder", "Colab"))
     prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    assert "Answer here, in the panel below. The cells below wait for you." in prose
+    assert ("Answer here, in the panel below. The cells below wait for you." in prose) == (name in ASKING)
+    assert ("nothing is asked here" in first_line) == (name not in ASKING)
 
 
 def test_links_between_them_lead_somewhere():
