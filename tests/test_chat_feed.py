@@ -13,6 +13,7 @@ from loomnb_widgets.chat_feed import ChatFeed
 
 import loomnb as loom
 from loomnb.agents import Actor, ChatMessage, agent_tool
+from loomnb.runtime import NoFace
 from loomnb.studio.agents import Agent
 from loomnb.testing import Said, ScriptedModel
 from tests.helpers import PATIENCE
@@ -407,7 +408,8 @@ class Survey(loom.BaseWorkflow[Any]):
         self.set_result("yes")
 
 
-def test_a_run_that_a_tool_started_stands_in_its_card_and_is_answered_there(views) -> None:
+def test_a_run_that_a_tool_started_stands_in_its_card_and_is_answered_there(views, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NoFace, "nobody_can_answer", lambda self, run: "")  # as in a notebook
     view = views([[("feed_survey", {})], "they said yes"], tools=[Survey])
     view.send("Ask them")
     link = view.until(lambda: next((tool["link"] for tool in view.parts("tool") if tool.get("link")), None))
