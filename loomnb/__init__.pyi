@@ -27,12 +27,15 @@ from loomnb.agents import DayRange as DayRange
 from loomnb.agents import Decision as Decision
 from loomnb.agents import DefaultApprovalPolicy as DefaultApprovalPolicy
 from loomnb.agents import DefaultRolesPolicy as DefaultRolesPolicy
+from loomnb.agents import FolderSkills as FolderSkills
 from loomnb.agents import FunctionalTool as FunctionalTool
 from loomnb.agents import HistoryPolicy as HistoryPolicy
 from loomnb.agents import InMemoryAgentStore as InMemoryAgentStore
 from loomnb.agents import InMemoryGovernance as InMemoryGovernance
+from loomnb.agents import InMemoryMemories as InMemoryMemories
 from loomnb.agents import InMemoryPricingStore as InMemoryPricingStore
 from loomnb.agents import InMemoryQuotaStore as InMemoryQuotaStore
+from loomnb.agents import InMemorySkills as InMemorySkills
 from loomnb.agents import InputProcessor as InputProcessor
 from loomnb.agents import Intake as Intake
 from loomnb.agents import IntakeQuestion as IntakeQuestion
@@ -46,6 +49,8 @@ from loomnb.agents import McpConfig as McpConfig
 from loomnb.agents import McpListToolsTool as McpListToolsTool
 from loomnb.agents import McpSecurityError as McpSecurityError
 from loomnb.agents import McpTools as McpTools
+from loomnb.agents import Memory as Memory
+from loomnb.agents import MemoryProvider as MemoryProvider
 from loomnb.agents import MemorySink as MemorySink
 from loomnb.agents import ModelError as ModelError
 from loomnb.agents import ModelKeyMissing as ModelKeyMissing
@@ -73,6 +78,8 @@ from loomnb.agents import RepeatedCallError as RepeatedCallError
 from loomnb.agents import Retriever as Retriever
 from loomnb.agents import RolesPolicy as RolesPolicy
 from loomnb.agents import RunCancelledError as RunCancelledError
+from loomnb.agents import Skill as Skill
+from loomnb.agents import SkillProvider as SkillProvider
 from loomnb.agents import SqlGovernance as SqlGovernance
 from loomnb.agents import StoreQuotaProvider as StoreQuotaProvider
 from loomnb.agents import StructuredOutputError as StructuredOutputError
@@ -454,6 +461,7 @@ __all__ = [
     "FanOutWorkflow",
     "FlowRun",
     "FlowRunView",
+    "FolderSkills",
     "FunctionTool",
     "FunctionalTool",
     "Graph",
@@ -463,8 +471,10 @@ __all__ = [
     "HistoryPolicy",
     "InMemoryAgentStore",
     "InMemoryGovernance",
+    "InMemoryMemories",
     "InMemoryPricingStore",
     "InMemoryQuotaStore",
+    "InMemorySkills",
     "InitializerContext",
     "InputProcessor",
     "Intake",
@@ -493,6 +503,8 @@ __all__ = [
     "McpListToolsTool",
     "McpSecurityError",
     "McpTools",
+    "Memory",
+    "MemoryProvider",
     "MemorySink",
     "MessageDocument",
     "ModelError",
@@ -559,6 +571,8 @@ __all__ = [
     "SequenceWorkflow",
     "ServerTool",
     "SinkWriter",
+    "Skill",
+    "SkillProvider",
     "SkillSpec",
     "SnapshotResult",
     "SqlGovernance",
