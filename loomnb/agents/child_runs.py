@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from loomnb.agents.delegation import StartAgent, call_id_of
+from loomnb.agents.delegation import StartAgent, call_id_of, receipt_of
 from loomnb.agents.journal_store import JournalAgentStore
 from loomnb.agents.spi import Actor
 from loomnb.errors import Conflict, NotFound, StoreClosed
@@ -69,7 +69,8 @@ class ChildRuns:
             NotFound: there is no such agent.
         """
         deliver = {"threadId": self._thread_id, "toolCallId": call_id}
-        run = await self._started(name, task, call_id, {"deliver": deliver}, "")
+        own = hashlib.sha256(f"{self._record.id}:{call_id}".encode()).hexdigest()[:12]
+        run = await self._started(name, task, call_id, {"deliver": deliver}, f"run-{own}")
         return {"runId": run.id}
 
     async def _started(self, name: str, task: str, call_id: str, more: Mapping[str, Any], run_id: str) -> Run:
@@ -82,7 +83,7 @@ class ChildRuns:
         try:
             return await asyncio.wrap_future(starting)
         except asyncio.CancelledError:
-            if run_id:
+            if not more:
                 starting.add_done_callback(self._stop_late)
             raise
 
@@ -98,12 +99,22 @@ class ChildRuns:
         key = f"{self._record.id}:{call_id}"
         args = {**self._args(name, task, key), **more}
         self._know_thread(args, name)
+        self._receipt(name, call_id, args, run_id)
         try:
             return self._start_agent(name, args, key=key, run_id=run_id, fresh=False, parent=self._record)
         except Conflict:
             # The step was begun anew, and its model asks for something else by the same call: that is another task.
-            run_id = f"{run_id}-{self._record.source.new_id('child')}" if run_id else ""
+            run_id = f"{run_id}-{self._record.source.new_id('child')}"
+            self._receipt(name, call_id, args, run_id)
             return self._start_agent(name, args, key=key, run_id=run_id, fresh=True, parent=self._record)
+
+    def _receipt(self, name: str, call_id: str, args: Mapping[str, Any], run_id: str) -> None:
+        """Put the receipt of a detached run on its call's row before there is such a run: its answer is to come after that."""
+        begun = "select 1 from journal where kind = 'run.started' and run_id = ? limit 1"
+        if "deliver" not in args or self._live.engine.database.read(begun, [run_id]):
+            return
+        changes = {"output": receipt_of(name, run_id)}
+        self._store.now(self._store.update_call_of_run(self._thread_id, self._record.id, call_id, changes))
 
     def _args(self, name: str, task: str, key: str) -> dict[str, Any]:
         """The same person, one deeper, in a thread of its own that follows from the call and the task."""

@@ -38,6 +38,7 @@ __all__ = [
     "delegation_tools",
     "is_kernels_end",
     "is_receipt",
+    "receipt_of",
     "task_of",
     "tool_name_of",
 ]
@@ -247,7 +248,7 @@ class Delegation:
             if self._starts:
                 start = optional(self.hooks, "start_agent")
                 started = await settled(start(agent_name=self.target, task=task, tool_call_id=self.call["id"]))
-                return _receipt(str(self.target), str(started["runId"]))
+                return receipt_of(str(self.target), str(started["runId"]))
             run = optional(self.hooks, "run_agent")
             answer = await settled(run(self.target, task))
             return {"text": str(answer["text"])}
@@ -261,7 +262,8 @@ class Delegation:
         return f"{self.target} came to no answer: {text_of(exc) or type(exc).__name__}"
 
 
-def _receipt(agent: str, run_id: str) -> dict[str, Any]:
+def receipt_of(agent: str, run_id: str) -> dict[str, Any]:
+    """What stands for the answer of an agent that nobody waits for."""
     return {"detached": True, "status": "started", "agent": agent, "runId": run_id, "note": _NOTE}
 
 
