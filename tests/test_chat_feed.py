@@ -371,6 +371,19 @@ def test_conversations_are_listed_branched_renamed_and_gone_over_to(views) -> No
     assert len(view.reply(view.say("threads"))["threads"]) == 1
 
 
+def test_the_list_counts_what_still_stands_in_a_conversation(views) -> None:
+    view = views(lambda request, turn: "said")
+    view.send("First")
+    view.rest()
+
+    view.reply(view.say("edit", message=view.items[view.order[0]]["id"], text="Second"))
+    view.until(lambda: view.words() == ["Second", "<p>said</p>"])
+    view.rest()
+
+    (listed,) = view.reply(view.say("threads"))["threads"]
+    assert listed["messages"] == 2
+
+
 def test_a_file_is_sent_along_and_one_too_large_is_refused(views) -> None:
     view = views(["nice"])
     big = {"name": "b", "mediaType": "text/plain", "data": "A" * 7_000_000}

@@ -443,7 +443,8 @@ class Threads(Sequence[Chat]):
     def of(cls, session: Loom, agent: Agent, search: str | None, limit: int) -> Threads:
         """Those of an agent's actor with this agent."""
         rows = session.runtime.database.read(
-            "select thread_id, title, messages from threads t where actor_ref = $actor and not is_deleted and not is_transient "
+            "select thread_id, title, (select count(*) from messages m where m.thread_id = t.thread_id and not m.is_deleted) "
+            "from threads t where actor_ref = $actor and not is_deleted and not is_transient "
             "and agent_name = $agent and ($text is null or contains(lower(title), lower($text)) or exists ("
             "select 1 from messages m where m.thread_id = t.thread_id and not m.is_deleted "
             "and contains(lower(m.content), lower($text)))) order by seq desc limit $limit",
