@@ -8,7 +8,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from loomnb.agents.providers.errors import ModelAuthFailed, ModelError, ModelResponseInvalid
@@ -28,6 +28,9 @@ _PATIENCE = 30.0
 """Seconds for the list of models."""
 
 
+NativeOutput = bool | Literal["json_object"]
+
+
 class CompatibleModel(VendorModel):
     """A model behind an address. Made by `openai_compatible`.
 
@@ -35,7 +38,7 @@ class CompatibleModel(VendorModel):
     and vLLM turn into a grammar, so that a small model keeps to it too.
     """
 
-    def __init__(self, url: str, model: str | None, *, native: bool, **options: Any) -> None:
+    def __init__(self, url: str, model: str | None, *, native: NativeOutput, **options: Any) -> None:
         super().__init__(f"{_NAME}:{model or '?'}", base_url=url, **options)
         self._is_found = model is None
         self._native = native
@@ -60,10 +63,12 @@ class CompatibleModel(VendorModel):
         forced = request.tool_choice if request.tool_choice in [tool.name for tool in request.tools] else None
         if output is not None and output.mode == "tool" and not request.tools:
             forced = OUTPUT_TOOL
-        if forced is None:
-            return settings
-        choice = {"type": "function", "function": {"name": forced}}
-        return {**settings, "extra_body": {**settings.get("extra_body", {}), "tool_choice": choice}}
+        body: dict[str, Any] = {}
+        if forced is not None:
+            body["tool_choice"] = {"type": "function", "function": {"name": forced}}
+        if output is not None and output.mode == "native" and self._native == "json_object":
+            body["response_format"] = {"type": "json_object", "schema": output.schema}
+        return {**settings, "extra_body": {**settings.get("extra_body", {}), **body}} if body else settings
 
     async def list_models(self) -> list[str]:
         """The names of the models that the service has.
@@ -105,7 +110,7 @@ class CompatibleModel(VendorModel):
         key = self._key.reveal() if self._key is not None else None
         provider = OpenAICompatibleProvider(_NAME, base_url=self.base_url or "", api_key=key)
         profile = OpenAIModelProfile(
-            supports_json_schema_output=self._native,
+            supports_json_schema_output=bool(self._native),
             native_output_requires_schema_in_instructions=True,  # a grammar only masks; the model has to be told as well
             openai_chat_supports_multiple_system_messages=False,  # many chat templates refuse a second one
         )
@@ -147,7 +152,7 @@ def openai_compatible(
     api_key: str | Key | None = None,
     *,
     settings: Mapping[str, Any] | None = None,
-    native_output: bool = True,
+    native_output: NativeOutput = True,
     attempts: int = 3,
     longest_wait: float = 60.0,
     first_wait: float = 1.0,
@@ -162,6 +167,7 @@ def openai_compatible(
         api_key: where the service wants one. `OPENAI_API_KEY` is never sent to it.
         settings: as for VendorModel.
         native_output: whether an output schema goes as `response_format`; False: as a tool that has to be called.
+            `"json_object"`: in the older form, `{"type": "json_object", "schema": …}`, which llama-cpp-python's server takes.
         attempts: as for VendorModel.
         longest_wait: the same.
         first_wait: the same.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Literal, Self
 
 from loomnb.agents.providers.compatible import CompatibleModel, openai_compatible
 from loomnb.agents.providers.errors import LocalServerFailed, ModelPackageMissing
@@ -45,6 +45,7 @@ class _Program:
     alias: str
     context: str
     ready: str
+    native_output: bool | Literal["json_object"] = True
 
 
 def _program() -> _Program:
@@ -58,7 +59,7 @@ def _program() -> _Program:
         return _Program((found,), "--model", "--alias", "--ctx-size", "/health")
     if all(importlib.util.find_spec(name) is not None for name in ("llama_cpp", "uvicorn")):
         start = (sys.executable, "-m", "llama_cpp.server")
-        return _Program(start, "--model", "--model_alias", "--n_ctx", "/v1/models")
+        return _Program(start, "--model", "--model_alias", "--n_ctx", "/v1/models", native_output="json_object")
     raise ModelPackageMissing(
         "There is no llama.cpp server on this machine: neither a program llama-server, nor llama-cpp-python.",
         extra="loomnb[local]",
@@ -104,6 +105,7 @@ class LocalServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._port = 0
+        self._native_output: bool | Literal["json_object"] = True
         self._owner = os.getpid()
 
     @property
@@ -133,6 +135,7 @@ class LocalServer:
             if self._process is not None:
                 return self
             program = _program()
+            self._native_output = program.native_output
             self._port = _free_port()
             self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed by stop
             try:
@@ -165,7 +168,7 @@ class LocalServer:
         Args:
             options: as `openai_compatible` takes them.
         """
-        return openai_compatible(self.url, self.path.stem, **options)
+        return openai_compatible(self.url, self.path.stem, **{"native_output": self._native_output, **options})
 
     def __enter__(self) -> Self:
         return self.start()
