@@ -90,7 +90,8 @@ def _told(blocks: Any) -> Iterator[tuple[Any, Any]]:
                 yield ("✗ error of a tool" if block.get("isError") else "← result of a tool"), str(block.get("content", ""))
             case "tool":
                 told = {name: block[name] for name in ("input", "output") if block.get(name) not in (None, {}, "")}
-                yield f"{_SIGNS.get(str(block.get('status')), '…')} {block.get('label', 'a tool')}", told or None
+                decided = f" ({block['decision']})" if block.get("decision") else ""
+                yield f"{_SIGNS.get(str(block.get('status')), '…')} {block.get('label', 'a tool')}{decided}", told or None
             case "component":
                 fallback = block.get("fallbackText")
                 yield (str(block.get("component")), block.get("props"), fallback if isinstance(fallback, str) else None), None

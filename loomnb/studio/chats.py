@@ -70,7 +70,7 @@ class AgentResult:
     object: Any = None
     usage: Mapping[str, int] = field(default_factory=dict[str, int])
     cost: float | None = None
-    thread_id: str = ""
+    thread_id: str = field(default="", repr=False)
     steps: int = 0
     stopped_by: str = ""
 
@@ -167,6 +167,7 @@ def told_messages(
             given = row.input if row is not None else call["input"]
             told: dict[str, Any] = {"type": "tool", "status": status, "input": thaw(given)}
             told["label"] = narrated(call["name"], presentation(call["name"]), given, status)
+            told["decision"] = _decision(row, call) if row is not None else ""
             if status == "done":
                 told["output"] = thaw(freeze(result["output"] if result is not None else row.output if row else None))
             elif status == "failed" and result is not None:
@@ -178,6 +179,19 @@ def told_messages(
             id="", key=f"message {number}", document_name="llm_message", content=freeze(content),
             ui=freeze({"widget": "llm-message"}), index=number,
         )  # fmt: skip
+
+
+def _decision(row: ToolCallRow, call: Mapping[str, Any]) -> str:
+    """What a person decided about a call; empty where nobody was asked, or nothing was decided yet."""
+    if row.approver is None or row.status in ("pending_approval", "expired"):
+        return ""
+    if row.status == "rejected":
+        return f"“{row.reason}”" if row.reason else ""
+    if row.decided_via == "remembered":
+        return "approved before"
+    said = "approved" if row.decided_via is not None or row.decided_by is not None else ""
+    said += ", with other arguments" if said and thaw(freeze(row.input)) != thaw(freeze(call["input"])) else ""
+    return said + (", also from now on" if said and row.remember else "")
 
 
 def _store(record: RunRecord, runtime: Any) -> JournalAgentStore:
