@@ -38,7 +38,8 @@ async def retried(
     """
     import tenacity  # noqa: PLC0415  # optional: comes with the extra `agents`
 
-    growing = tenacity.wait_exponential_jitter(initial=first_wait, max=longest_wait, jitter=first_wait)
+    # Of two parts: what the library offers in one changed the name of its parameter between 9.1 and 9.2.
+    growing = tenacity.wait_exponential(multiplier=first_wait, max=longest_wait) + tenacity.wait_random(0, first_wait)
 
     def is_worth_it(exc: BaseException) -> bool:
         if not isinstance(exc, ModelError) or not exc.retryable or isinstance(exc, ModelStreamCut):
