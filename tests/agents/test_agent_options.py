@@ -99,3 +99,10 @@ def test_nobody_but_the_clock_can_say_that_an_approval_expired(store: loom.Loom)
     with pytest.raises(loom.AnswerInvalid):
         run.answer("send", {"expired": True})
     assert [ask.name for ask in run.pending] == ["send"]
+
+
+def test_a_misspelt_vendor_is_told_with_the_one_that_was_meant(store: loom.Loom) -> None:
+    agent = loom.Agent("antropic:claude-sonnet-4-5", name="misspelt", store=store)
+
+    with pytest.raises(loom.RunFailed, match="Did you mean 'anthropic'"):
+        ended(agent.run("Hello."))

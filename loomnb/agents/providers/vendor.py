@@ -6,9 +6,10 @@ own. It is imported with the first turn (1.5 s): making a model costs nothing. R
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from loomnb.agents.providers.keys import Key, address_of, key_of
 from loomnb.agents.providers.outputs import Output
@@ -149,15 +150,26 @@ class VendorModel:
         """
         from pydantic_ai.models import infer_model  # noqa: PLC0415  # 1.5 s, which only the first turn pays
 
+        advice = ""
         key = self._key if self.base_url is not None else key_of(self.vendor, self._key)
         # Raised outside of `except`: the frames below hold the key, and a debugger shows what is in frames.
         try:
             return infer_model(self.model, provider_factory=_factory(key, self.base_url))
         except ValueError:
-            wrong = f"pydantic-ai knows no vendor {self.vendor!r}."
+            wrong, advice = f"There is no vendor {self.vendor!r} that pydantic-ai knows.", _vendors_like(self.vendor)
         except TypeError:
             wrong = f"The vendor {self.vendor!r} takes no api_key or no base_url."
-        raise InvalidRequest(wrong)
+        raise InvalidRequest(wrong, advice=advice)
+
+
+def _vendors_like(name: str) -> str:
+    """What to write instead of a vendor that is none."""
+    from pydantic_ai.models import KnownModelName  # noqa: PLC0415  # as above
+
+    known = sorted({model.partition(":")[0] for model in get_args(KnownModelName.__value__) if ":" in model})
+    near = difflib.get_close_matches(name, known, n=1)
+    meant = f"Did you mean {near[0]!r}? " if near else ""
+    return f"{meant}Make the agent again with one of these: {', '.join(known)}."
 
 
 def _factory(key: Key | None, base_url: str | None) -> Callable[[str], Any]:
