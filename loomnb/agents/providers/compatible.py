@@ -41,7 +41,7 @@ class CompatibleModel(VendorModel):
     def __init__(self, url: str, model: str | None, *, native: NativeOutput, **options: Any) -> None:
         super().__init__(f"{_NAME}:{model or '?'}", base_url=url, **options)
         self._is_found = model is None
-        self._native = native
+        self._native: NativeOutput = native
 
     def __repr__(self) -> str:
         parts = urlsplit(self.base_url or "")

@@ -168,7 +168,8 @@ class LocalServer:
         Args:
             options: as `openai_compatible` takes them.
         """
-        return openai_compatible(self.url, self.path.stem, **{"native_output": self._native_output, **options})
+        options.setdefault("native_output", self._native_output)
+        return openai_compatible(self.url, self.path.stem, **options)
 
     def __enter__(self) -> Self:
         return self.start()
