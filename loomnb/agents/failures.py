@@ -126,6 +126,9 @@ class ProcessorFailedError(WorldFailed):
         self.processor = processor
 
 
+_TOLD_ISSUES, _TOLD_CHARS = 3, 120
+
+
 class StructuredOutputError(WorldFailed):
     """The model did not give what the output schema asks for, however often it was asked.
 
@@ -140,13 +143,15 @@ class StructuredOutputError(WorldFailed):
 
     def __init__(self, issues: Sequence[Mapping[str, Any]], text: str, attempts: int, cut_off: bool = False) -> None:
         times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        wrong = [f"{'.'.join(map(str, one.get('path') or ())) or 'the whole'}: {one.get('message')}" for one in issues]
+        why = "; ".join(wrong[:_TOLD_ISSUES]) or f"what it said is no JSON: “{text[:_TOLD_CHARS]}”"
         super().__init__(
             "The model's output was cut off at its limit of tokens, so it is no JSON that fits the schema."
             if cut_off
-            else f"The model gave no output that fits the schema in {times}.",
+            else f"The model gave no output that fits the schema in {times}: {why}.",
             advice="Raise the limit, settings={'max_tokens': …} of an Agent; or ask for less."
             if cut_off
-            else "Look at `issues` and `text`; make the schema simpler, or allow more repairs (output_repairs= of an Agent).",
+            else "Make the schema simpler, or allow more repairs: output_repairs= of an Agent.",
         )
         self.args = (issues, text, attempts, cut_off)
         self.cut_off = cut_off

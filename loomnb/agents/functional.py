@@ -266,7 +266,7 @@ def _made(thing: Any, said: Mapping[str, Any], hooks: Mapping[str, Any], namespa
         return _of_function(thing, said, hooks, namespace)
     raise DefinitionError(
         f"{thing!r} cannot be a tool of an agent.",
-        advice="Give a function, what @loom.agent_tool or create_functional_tool made, or a tool made with @loom.tool.",
+        advice="Give a function, what @loom.agent_tool or loom.define_tool made, or a tool made with @loom.tool.",
     )
 
 

@@ -22,6 +22,8 @@ _HIDDEN = (
     "/contextvars",
     "/contextlib.py",
     "/pydantic/",
+    "/site-packages/tenacity/",  # the retries of a model's calls
+    "/site-packages/pydantic_ai/",
     "/selectors.py",
     "/IPython/core/",
 )

@@ -289,6 +289,7 @@ def _translated(exc: duckdb.Error) -> LoomError:
     if isinstance(exc, duckdb.CatalogException) and "does not exist" in text:
         advice = (
             "Tables: runs, moves, documents, asks, answers, logs, events, states, artifacts, artifact_history, records, "
-            "step_calls, journal; or a DataFrame of this notebook."
+            "step_calls, threads, messages, tool_calls, model_usage, model_costs, model_prices, agent_runs, memories, journal; "
+            "or a DataFrame of this notebook."
         )
     return Refused(text, advice=advice, code="SQL_REFUSED")

@@ -94,7 +94,9 @@ class CompatibleModel(VendorModel):
             failure = ModelResponseInvalid(f"{self!r} does not list its models: the answer is no such list.")
         except OSError as exc:
             text = scrubber.clean(str(getattr(exc, "reason", exc)))
-            failure = ModelError(f"{self!r} could not be reached: {text}.", advice="Is the server running?", retryable=True)
+            failure = ModelError(
+                f"The server at {self.base_url} could not be reached: {text}.", advice="Is it running?", retryable=True
+            )
         raise failure
 
     async def opened(self) -> Model:
