@@ -19,7 +19,7 @@ from loomnb.agents.journal_store import JournalAgentStore, agent_store_of
 from loomnb.agents.loop import run_agent_loop
 from loomnb.agents.memory_sink import MemorySink
 from loomnb.agents.settling import settle_dead_run
-from loomnb.agents.spi import Actor, AgentTurnInput, AgentTurnResult, finished
+from loomnb.agents.spi import Actor, AgentTurnInput, AgentTurnResult, ChatMessage, finished
 from loomnb.asks import Ask
 from loomnb.errors import ArgsInvalid, StepError
 from loomnb.jsonvalue import dumps, freeze, thaw
@@ -198,7 +198,14 @@ class AgentRunDefinition:
         live.add_rows(rows)
         deps = self.make(record, args, store)
         hooks = JournalHooks(
-            record.id, live, store, _STREAMS, registry=deps.registry, thread_id=args["thread"], start_agent=self.start_agent
+            record.id,
+            live,
+            store,
+            _STREAMS,
+            registry=deps.registry,
+            thread_id=args["thread"],
+            actor=args.get("actor", "local"),
+            start_agent=self.start_agent,
         )
         try:
             result = await run_agent_loop(deps, _input(args, self.name), hooks)
@@ -252,7 +259,21 @@ def _settled(store: JournalAgentStore, record: RunRecord) -> list[Row]:
     with collecting() as rows:
         about = {"code": "cancelled", "message": ""}
         finished(settle_dead_run(store, record.id, about, record.args["thread"]))
+        _say_unsaid(store, record)
     return rows
+
+
+def _say_unsaid(store: JournalAgentStore, record: RunRecord) -> None:
+    """What a person said is theirs, also when the turn was stopped before it was put into the thread."""
+    args = record.args
+    thread = finished(store.get_thread(args["thread"]))
+    if thread is None or args.get("regenerate") or not (args.get("text") or args.get("attachments")):
+        return
+    if not any(message.run_id == record.id and message.role == "user" for message in thread.messages):
+        said = ChatMessage(
+            role="user", content=args.get("text", ""), run_id=record.id, attachments=thaw(args.get("attachments")) or None
+        )
+        finished(store.append_message(args["thread"], said))
 
 
 def canceled_rows(database: Database, record: RunRecord) -> Sequence[Row]:

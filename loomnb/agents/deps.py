@@ -173,5 +173,10 @@ class LoopDeps:
         tokens = usage.get("inputTokens", 0) + usage.get("outputTokens", 0)
         if self.budget.tokens is not None and tokens >= self.budget.tokens:
             raise BudgetExceededError(f"This run has used {tokens} of the {self.budget.tokens} tokens it may use.")
+        if self.budget.usd is not None and cost is None and tokens:
+            raise BudgetExceededError(
+                f"This run may cost {self.budget.usd:.4f} USD, and what it has cost is unknown: its model has no price. "
+                'Say it, loom.set_model_prices({"model": (in, out)}), or give the budget in tokens.'
+            )
         if self.budget.usd is not None and cost is not None and cost >= self.budget.usd:
             raise BudgetExceededError(f"This run has cost {cost:.4f} of the {self.budget.usd:.4f} USD it may cost.")

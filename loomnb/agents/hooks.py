@@ -62,9 +62,11 @@ class JournalHooks:
         *,
         registry: ToolRegistry,
         thread_id: str,
+        actor: str,
         start_agent: StartAgent | None = None,
     ) -> None:
         self.run_id = run_id
+        self._actor = actor
         self.abort_signal = AbortSignal()
         self._live = live
         self._store = store
@@ -200,8 +202,20 @@ class JournalHooks:
             time += 1
             mark = f"{name}#{time}"  # begun once more: should the kernel die again, a person is asked again
         if self._live.recorded_next is None:
+            await self._tell_decided(call)
             await self._live.mark(mark)
         return None
+
+    async def _tell_decided(self, call: Mapping[str, Any]) -> None:
+        """Let the call's row say that somebody agreed, with the mark that it begins: who stops it now stops what had begun."""
+        decision = call.get("decision")
+        if decision:
+            by = decision.get("decidedBy") or (None if decision.get("via") == "remembered" else self._actor)
+            told = {"decided_by": by, "decided_via": decision.get("via")}
+            with collecting() as rows:
+                changes = {name: value for name, value in told.items() if value is not None}
+                await self._store.update_call_of_run(self._thread_id, self.run_id, call["id"], changes)
+            self._live.add_rows(rows)
 
     async def _ask(self, name: str, content: AskContent, told: Mapping[str, Any], again: Callable[[Any], T]) -> T:
         """Ask a person. `told` is what the question is about, to the letter: how it is worded may change until it is answered."""

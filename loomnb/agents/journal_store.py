@@ -10,6 +10,7 @@ after a crash, or neither, and a replay writes none twice. Which run a thread st
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Coroutine, Mapping
@@ -19,7 +20,8 @@ from typing import Any, TypeVar
 from loomnb.agents.journal_batch import collecting, collector
 from loomnb.agents.journal_pricing import JournalPricing
 from loomnb.agents.journal_reading import JournalReading, guarded
-from loomnb.agents.rows import RunStatus
+from loomnb.agents.results import STOPPED
+from loomnb.agents.rows import RunStatus, was_decided
 from loomnb.agents.spi import Actor, ChatMessage, Thread, ToolCallRow, UsageRow, camel, finished
 from loomnb.errors import LoomError
 from loomnb.ids import Source
@@ -199,9 +201,15 @@ class JournalAgentStore(JournalReading):
         waiting = [s.row for s in self._calls.values() if s.row.run_id == run_id and s.row.status == "pending_approval"]
         count = await super().fail_unsettled_tool_calls(run_id, error)
         for row in waiting:
-            body = {"id": row.id, "runId": run_id, "status": "failed", "error": error}
+            body = {"id": row.id, "runId": run_id, "status": "failed", "error": STOPPED if was_decided(row) else error}
             self._log(row.thread_id, "toolcall.changed", body)
         return count
+
+    async def record_lost_usage(self, row: UsageRow) -> None:
+        """Book what a call used that was stopped or cut off, beside the checkpoint that failed; nothing waits for it."""
+        body = replace(row, at=row.at or self.source.now().isoformat()).to_json()
+        with contextlib.suppress(LoomError):  # the store is being closed
+            self._database.put([(row.thread_id, "usage.recorded", dumps(body))], lambda *_: None)
 
     async def record_usage(self, row: UsageRow) -> None:
         """Book what a call of a model used. As in memory."""

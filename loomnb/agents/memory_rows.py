@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from loomnb.agents.rows import RunRow, RunStatus, outcome_of, used_tokens
+from loomnb.agents.results import STOPPED
+from loomnb.agents.rows import RunRow, RunStatus, outcome_of, used_tokens, was_decided
 from loomnb.agents.spi import Actor, Thread, ToolCallRow, UsageRow
 from loomnb.errors import InvalidRequest, NotFound
 from loomnb.ids import Source
@@ -116,14 +117,15 @@ class MemoryRows:
         return {id_: outcome_of(row) for id_ in ids if (row := self._row(id_)) is not None}
 
     async def fail_unsettled_tool_calls(self, run_id: str, error: str) -> int:
-        """Mark the calls of a run that still wait for somebody as failed; how many there were."""
+        """Mark the calls of a run that still wait for somebody as failed; how many there were. One that somebody agreed to had
+        begun: it is told so, and not by `error`."""
         waiting = [
             (place, stored)
             for place, stored in self._calls.items()
             if stored.row.run_id == run_id and stored.row.status == "pending_approval"
         ]
         for place, stored in waiting:
-            row = replace(stored.row, status="failed", error=error)
+            row = replace(stored.row, status="failed", error=STOPPED if was_decided(stored.row) else error)
             self._calls[place] = replace(stored, row=row, updated_at=self.source.now())
         return len(waiting)
 

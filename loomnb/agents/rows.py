@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from loomnb.agents.spi import ChatMessage, ToolCallRow
 
-__all__ = ["RunRow", "RunStatus", "approval_of", "outcome_of", "used_tokens", "with_approvals"]
+__all__ = ["RunRow", "RunStatus", "approval_of", "outcome_of", "used_tokens", "was_decided", "with_approvals"]
 
 RunStatus = Literal["running", "completed", "failed", "cancelled"]
 
@@ -108,9 +108,14 @@ def outcome_of(row: ToolCallRow) -> dict[str, Any]:
         out["error"] = row.error
     if row.reason is not None:
         out["reason"] = row.reason
-    if row.status == "pending_approval" and (row.decided_by is not None or row.decided_via is not None):
+    if row.status == "pending_approval" and was_decided(row):
         out["decided"] = True
     return out
+
+
+def was_decided(row: ToolCallRow) -> bool:
+    """Whether somebody decided on it."""
+    return row.decided_by is not None or row.decided_via is not None
 
 
 def used_tokens(usage: Mapping[str, int]) -> int:

@@ -85,9 +85,11 @@ class StepTools:
             else:
                 yield from self._settle(call, claim, next(ran)[0], None)
 
-    def _tool(self, call: Mapping[str, Any], claim: Mapping[str, Any], edited: Any) -> Checkpoint:
+    def _tool(self, call: Mapping[str, Any], claim: Mapping[str, Any], decision: Decision | None) -> Checkpoint:
         action = W.run_agent if claim["kind"] == "agent" else W.run_tool
-        acts = dict(call) if claim["kind"] == "action" else None
+        edited = decision.input if decision is not None else None
+        decided = {"decision": decision.to_json()} if decision is not None else {}
+        acts = {**call, **decided} if claim["kind"] == "action" else None
         return Checkpoint(f"tool:{call['id']}", action, (dict(call), dict(claim), edited), begins=acts)
 
     def _one(self, call: Mapping[str, Any], claim: Mapping[str, Any]) -> Flow:
@@ -118,7 +120,7 @@ class StepTools:
         if decision is not None and not decision.approved:
             yield from self._declined(call, claim, decision)
             return
-        outcome = yield self._tool(call, claim, decision.input if decision is not None else None)
+        outcome = yield self._tool(call, claim, decision)
         yield from self._settle(call, claim, outcome, decision)
 
     def _declined(self, call: Mapping[str, Any], claim: Mapping[str, Any], decision: Decision) -> Flow:

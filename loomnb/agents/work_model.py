@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from loomnb.agents.diagnostics import span
+from loomnb.agents.failures import ModelOutputMissing
 from loomnb.agents.frames import DiscardWriter, frame
 from loomnb.agents.gating import frames_to_release, gate_mode, gate_writer, judge, run_input_chain, run_output_chain
 from loomnb.agents.spi import ChatMessage, Prompt, PromptContext, UsageRow, optional, settled
@@ -34,6 +37,13 @@ Spent = tuple[Mapping[str, int], float | None]
 """What the run has used so far: tokens, and USD where that is known."""
 Told = tuple[Sequence[Any], str, int, Spent]
 """What a pass after the final step is about: the conversation, the answer, which step that was, and what the run has used."""
+
+
+_PAID = ("LLM_STREAM_CUT", "LLM_RESPONSE_INVALID")
+"""Codes of failures in which a model did say something."""
+
+_MOST_TOKENS = 2**53
+"""More than any call can use, and the most that JSON carries whole."""
 
 
 class ModelWork(ToolWork):
@@ -129,9 +139,27 @@ class ModelWork(ToolWork):
         model = self.given.model or self.deps.model_id
         span_of = chat_span(model=model, thread_id=self.given.thread_id, step=step, purpose=purpose, parent=self.traced())
         with span_of as told, told.current():
-            result = await asked
-            told.set_result(result)
+            try:
+                result = await asked
+            except (Exception, asyncio.CancelledError) as exc:
+                await self._book_lost(exc, purpose)
+                raise
+            if not isinstance(result, TurnResult) or not isinstance(result.text, str):
+                given = type(result).__name__ if not isinstance(result, TurnResult) else f"text={result.text!r:.40}"
+                raise ModelOutputMissing(
+                    f"No output generated: run_turn of {type(self.deps.model).__name__} gave {given}.",
+                    advice="It has to return a loom.TurnResult, whose text is a text.",
+                )
+            told.set_result(replace(result, usage=_counted(result.usage)))
             return result
+
+    async def _book_lost(self, exc: BaseException, purpose: Any) -> None:
+        """A call of the model was stopped, cut off, or gave nothing readable, and it may have been paid for: what it used is
+        booked as far as it is known. Outside of the checkpoint, which failed; so only where the store can do that."""
+        book = optional(self.deps.store, "record_lost_usage")
+        usage = _counted(getattr(exc, "usage", None))
+        if book is not None and (usage or isinstance(exc, asyncio.CancelledError) or getattr(exc, "code", "") in _PAID):
+            await settled(book(self.usage_row({"usage": usage, "modelId": None}, purpose)))
 
     async def _complete(self, said: Mapping[str, Any], watching: Announcing) -> None:
         """Write the frames that the provider left out: a text nobody saw grow, and each call before its outcome."""
@@ -152,7 +180,7 @@ class ModelWork(ToolWork):
         ms = result.reasoning_ms if result.reasoning_ms is not None else (watching.reasoning_ms if watching else None)
         ui = result.ui if result.ui is not None else (watching.ui if watching else None)
         more = {
-            "usage": dict(result.usage) or None,
+            "usage": _counted(result.usage) or None,
             "modelId": result.model_id or self.given.model or self.deps.model_id,
             "costUsd": result.cost_usd,
             "reasoning": reasoning or None,
@@ -188,16 +216,18 @@ class ModelWork(ToolWork):
 
     async def save_usage(self, answer: Mapping[str, Any], purpose: Any) -> None:
         """Book what a call of the model used."""
-        await self.deps.store.record_usage(
-            UsageRow(
-                thread_id=self.given.thread_id,
-                actor_ref=self.given.actor.id,
-                model_id=answer.get("modelId") or self.given.model or self.deps.model_id or "unknown",
-                purpose=purpose,
-                usage=answer.get("usage") or {},
-                cost_usd=answer.get("costUsd"),
-                run_id=self.run_id,
-            )
+        await self.deps.store.record_usage(self.usage_row(answer, purpose))
+
+    def usage_row(self, answer: Mapping[str, Any], purpose: Any) -> UsageRow:
+        """What is booked for a call of the model."""
+        return UsageRow(
+            thread_id=self.given.thread_id,
+            actor_ref=self.given.actor.id,
+            model_id=answer.get("modelId") or self.given.model or self.deps.model_id or "unknown",
+            purpose=purpose,
+            usage=answer.get("usage") or {},
+            cost_usd=answer.get("costUsd"),
+            run_id=self.run_id,
         )
 
     async def bump_quota(self, answer: Mapping[str, Any]) -> None:
@@ -300,3 +330,14 @@ class ModelWork(ToolWork):
         async with span("follow-ups", {"runId": self.run_id, "step": step, "count": count}, self.deps.source.monotonic):
             result = await self._traced_call(self.deps.model.run_turn(request), "follow_ups", step)
         return {**self._said(result), "suggestions": parse_follow_ups(result.text, count)}
+
+
+def _counted(usage: object) -> dict[str, int]:
+    """Tokens as they can be counted: what is unknown, or no number that could be one, is left out and never 0."""
+    if not isinstance(usage, Mapping):
+        return {}
+    return {
+        str(name): count
+        for name, count in usage.items()
+        if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _MOST_TOKENS
+    }

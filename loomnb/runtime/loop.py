@@ -57,8 +57,6 @@ class Runtime:
         self.pipelined = pipelined
         self._scripted = scripted
         self.closed = False
-        self.canceled_rows: Callable[[RunRecord], Sequence[Row]] = lambda _: ()
-        """What else is stored with the cancel of a run at rest, whether or not its definition is known here."""
         self.unrecoverable: dict[str, str] = {}
         """Runs that could not be read at open, with the reason. They were left as they are."""
         self.resumed: dict[str, None] = {}
@@ -73,6 +71,10 @@ class Runtime:
         self._records.on_load = lambda record: self._children.restore([record])
         self._restore()
         REGISTRY.listen(self)
+
+    def with_canceled(self, rows: Callable[[RunRecord], Sequence[Row]]) -> None:
+        """Let these rows be stored with a run that is canceled, whether or not its definition is known here."""
+        self._moves.canceled_rows = rows
 
     def start(
         self,
@@ -584,7 +586,7 @@ class Runtime:
                     r.status = after(r.status, Event.CANCELED)
                 if resting:
                     rows = [row(r, "run.canceled", r.standing()) for r in resting]
-                    self.database.commit([*rows, *(more for r in resting for more in self.canceled_rows(r))])
+                    self.database.commit([*rows, *(more for r in resting for more in self._moves.canceled_rows(r))])
             except BaseException:
                 for r, status in zip(resting, before, strict=True):
                     r.status = status

@@ -115,6 +115,8 @@ class Moves:
         self._at_rest = at_rest
         self._stop_children = stop_children
         self.closed = False
+        self.canceled_rows: Callable[[RunRecord], Sequence[Row]] = lambda _: ()
+        """What is stored with a run that is canceled, beside that it is."""
 
     # what a step in progress needs of it: see live.Engine
 
@@ -211,7 +213,8 @@ class Moves:
             await self._commit(p, [_taken_row(record)])
         while following is not None:
             if record.cancel_requested:
-                await self._commit(p, [row(record, "run.canceled", self._set(record, Event.CANCELED))], last=True)
+                rows = [row(record, "run.canceled", self._set(record, Event.CANCELED)), *self.canceled_rows(record)]
+                await self._commit(p, rows, last=True)
                 return
             if following.move is None:
                 following = await self._come_to_rest(p, following)
@@ -281,7 +284,7 @@ class Moves:
         logs = self._log_rows(record, attempt)
         if record.cancel_requested:
             record.shelf.roll_back()
-            rows = [*logs, row(record, "run.canceled", self._set(record, Event.CANCELED))]
+            rows = [*logs, row(record, "run.canceled", self._set(record, Event.CANCELED)), *self.canceled_rows(record)]
             await self._commit(p, rows, last=True)
             return None
         if record.restart_requested:

@@ -70,11 +70,11 @@ _TOOL_CALLS = f"""
 
 _MODEL_USAGE = """
     select body->>'runId' as run_id, run_id as thread_id, body->>'actorRef' as actor_ref, body->>'modelId' as model_id,
-           body->>'purpose' as purpose, (body->>'$.usage.inputTokens')::bigint as input_tokens,
-           (body->>'$.usage.outputTokens')::bigint as output_tokens,
-           (body->>'$.usage.cacheReadTokens')::bigint as cache_read_tokens,
-           (body->>'$.usage.cacheWriteTokens')::bigint as cache_write_tokens,
-           (body->>'$.usage.reasoningTokens')::bigint as reasoning_tokens, (body->>'costUsd')::double as cost_usd,
+           body->>'purpose' as purpose, try_cast(body->>'$.usage.inputTokens' as bigint) as input_tokens,
+           try_cast(body->>'$.usage.outputTokens' as bigint) as output_tokens,
+           try_cast(body->>'$.usage.cacheReadTokens' as bigint) as cache_read_tokens,
+           try_cast(body->>'$.usage.cacheWriteTokens' as bigint) as cache_write_tokens,
+           try_cast(body->>'$.usage.reasoningTokens' as bigint) as reasoning_tokens, (body->>'costUsd')::double as cost_usd,
            coalesce((body->>'at')::timestamptz, ts) as at, seq
     from journal where kind = 'usage.recorded' order by seq"""
 

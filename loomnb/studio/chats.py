@@ -12,7 +12,7 @@ from loomnb.documents import DocumentEntity
 from loomnb.errors import NotFound, Refused
 from loomnb.jsonvalue import freeze, thaw
 from loomnb.names import humanised
-from loomnb.present import Story, escape, narrated, story_bundle, story_plain
+from loomnb.present import Story, escape, filled, markdown_safe, narrated, story_bundle, story_plain
 from loomnb.runtime import FINISHED, REGISTRY, Face, Run, RunRecord, Runtime, Status
 from loomnb.studio.face import notebook_face
 
@@ -75,7 +75,7 @@ class AgentResult:
     stopped_by: str = ""
 
     def _repr_markdown_(self) -> str:
-        return self.text
+        return markdown_safe(self.text)  # a model's words: JupyterLab runs what HTML is in the Markdown of a fresh output
 
     def __str__(self) -> str:
         return self.text
@@ -167,7 +167,7 @@ def told_messages(
             given = row.input if row is not None else call["input"]
             told: dict[str, Any] = {"type": "tool", "status": status, "input": thaw(given)}
             told["label"] = narrated(call["name"], presentation(call["name"]), given, status)
-            told["decision"] = _decision(row, call) if row is not None else ""
+            told["decision"] = _decision(row, call, presentation(call["name"])) if row is not None else ""
             if status == "done":
                 told["output"] = thaw(freeze(result["output"] if result is not None else row.output if row else None))
             elif status == "failed" and result is not None:
@@ -181,17 +181,20 @@ def told_messages(
         )  # fmt: skip
 
 
-def _decision(row: ToolCallRow, call: Mapping[str, Any]) -> str:
-    """What a person decided about a call; empty where nobody was asked, or nothing was decided yet."""
+def _decision(row: ToolCallRow, call: Mapping[str, Any], presentation: Mapping[str, Any] | None) -> str:
+    """What a person was asked about a call, in the tool's own words where it has some, and what they decided; empty where nobody
+    was asked, or nothing was decided yet."""
     if row.approver is None or row.status in ("pending_approval", "expired"):
         return ""
-    if row.status == "rejected":
-        return f"“{row.reason}”" if row.reason else ""
     if row.decided_via == "remembered":
         return "approved before"
+    title = (row.confirmation or {}).get("title") or ((presentation or {}).get("confirm") or {}).get("title") or ""
+    asked = f"{filled(str(title), call['input'])} " if title else ""
+    if row.status == "rejected":
+        return f"{asked}“{row.reason}”" if row.reason else asked.strip()
     said = "approved" if row.decided_via is not None or row.decided_by is not None else ""
     said += ", with other arguments" if said and thaw(freeze(row.input)) != thaw(freeze(call["input"])) else ""
-    return said + (", also from now on" if said and row.remember else "")
+    return f"{asked}{said}{', also from now on' if row.remember else ''}" if said else ""
 
 
 def _store(record: RunRecord, runtime: Any) -> JournalAgentStore:

@@ -108,7 +108,7 @@ class Loom:
             self._file_script: Script | None = None
             self._file_looked_for = False
             self.runtime = Runtime(self._database, source, pipelined=durability == "pipelined", scripted=self._scripted)
-            self.runtime.canceled_rows = lambda record: canceled_rows(self._database, record)
+            self.runtime.with_canceled(lambda record: canceled_rows(self._database, record))
         except BaseException as exc:
             self._database.close()
             if isinstance(exc, duckdb.Error):

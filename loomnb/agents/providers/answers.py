@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from loomnb.agents.providers.outputs import OUTPUT_TOOL, Output, json_in
+from loomnb.errors import NotJson
 from loomnb.jsonvalue import Json, freeze
 from loomnb.runtime import SinkWriter, ToolRequest, TurnResult
 
@@ -137,6 +138,16 @@ def usage_of(usage: RequestUsage) -> dict[str, int]:
     return {ours: count for ours, count in found.items() if isinstance(count, int) and count > 0}
 
 
+def _frozen_input(part: theirs.ToolCallPart) -> Json:
+    """What a tool is called with. Where JSON cannot hold that (NaN, half a surrogate pair, too deep) its text, which no tool
+    takes: so the model is told, and may do better."""
+    try:
+        return cast("Json", freeze(_input_of(part)))
+    except NotJson:
+        text = part.args if isinstance(part.args, str) else repr(part.args)
+        return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
 def result_of(response: theirs.ModelResponse, output: Output | None, frames: Frames, model: str) -> TurnResult:
     """The turn, out of the vendor's answer."""
     from pydantic_ai import messages as theirs  # noqa: PLC0415  # is loaded by now
@@ -147,7 +158,7 @@ def result_of(response: theirs.ModelResponse, output: Output | None, frames: Fra
     asked = [part for part in response.parts if isinstance(part, theirs.ToolCallPart)]
     is_tool = output is not None and output.mode == "tool"
     calls = tuple(
-        ToolRequest(id=part.tool_call_id, name=part.tool_name, input=freeze(_input_of(part)))
+        ToolRequest(id=part.tool_call_id, name=part.tool_name, input=_frozen_input(part))
         for part in asked
         if not (is_tool and part.tool_name == OUTPUT_TOOL)
     )
