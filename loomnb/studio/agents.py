@@ -18,6 +18,7 @@ from loomnb.agents import (
     Budget,
     DefaultRolesPolicy,
     HistoryPolicy,
+    InMemoryAgentStore,
     InputProcessor,
     JournalAgentStore,
     JournalMemories,
@@ -58,6 +59,8 @@ from loomnb.studio.turns import TurnRequested, run_tool, start_turn
 __all__ = ["Agent"]
 
 Model = str | ModelProvider
+
+_MOST_SECONDS = 10 * 365 * 24 * 3600
 
 
 class Agent:
@@ -187,6 +190,8 @@ class Agent:
         if output is not None:
             output_json_schema(output)
         ttl = approval_ttl.total_seconds() if isinstance(approval_ttl, timedelta) else approval_ttl
+        _check_times({"approval_ttl": ttl, "tool_timeout": tool_timeout}, tool_timeouts)
+        _check_hands(name, instructions, quota, retriever, roles_policy)
         self._store = store
         self._options: dict[str, Any] = {
             "roles_policy": roles_policy or DefaultRolesPolicy(),
@@ -212,6 +217,14 @@ class Agent:
             "tool_timeouts": {tool: seconds * 1000 for tool, seconds in (tool_timeouts or {}).items()},
             "model_settings": dict(settings or {}),
         }
+        LoopDeps(  # every turn makes its own; this one only tells now what would be refused then
+            model=self.model,
+            store=InMemoryAgentStore(),
+            registry=self.registry,
+            system_prompt=self.instructions,
+            day="2000-01-01",
+            **self._options,
+        )
         for named in approvals or {}:
             if not self.registry.has(named):
                 raise DefinitionError(
@@ -452,3 +465,36 @@ def _check_options(name: str, tools: object, history: object, budget: object, co
 def _names_of(model: ModelProvider) -> tuple[str, ...]:
     """What a vendor's model is called in price lists; nothing for a model that is none."""
     return (model.model_id, model.model) if isinstance(model, VendorModel) else ()
+
+
+def _check_times(times: Mapping[str, object], by_tool: Mapping[str, object] | None) -> None:
+    for what, value in times.items():
+        _check_seconds(what, value)
+    for tool, value in (by_tool or {}).items():
+        _check_seconds(f"tool_timeouts[{tool!r}]", value)
+
+
+def _check_hands(name: str, instructions: object, quota: object, retriever: object, roles_policy: object) -> None:
+    """Refuse what lacks the method it is called by.
+
+    Raises:
+        DefinitionError: it does; or the instructions are neither a text nor a function.
+    """
+    needs = (("quota", quota, "check"), ("retriever", retriever, "retrieve"), ("roles_policy", roles_policy, "can"))
+    for what, given, method in needs:
+        if given is not None and not callable(getattr(given, method, None)):
+            raise DefinitionError(f"{what}= of the agent {name!r} has no method `{method}`: {given!r:.60}.")
+    if not isinstance(instructions, str) and not callable(instructions):
+        raise DefinitionError(f"instructions= of the agent {name!r} is a text or a function, not {instructions!r:.60}.")
+
+
+def _check_seconds(what: str, value: object) -> None:
+    """Refuse a time that is none.
+
+    Raises:
+        DefinitionError: it is no finite number above 0.
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < _MOST_SECONDS:
+        raise DefinitionError(f"{what}={value!r} is no number of seconds.", advice="Give a number above 0, or None for no limit.")
