@@ -350,6 +350,32 @@ def test_a_view_that_missed_everything_is_told_it_by_its_next_hello(views) -> No
     assert not {"items", "order", "head"} & late[-1].keys()
 
 
+def test_nothing_is_said_before_the_feed_is_opened(views) -> None:
+    gate = threading.Event()
+
+    async def pause(turn: int, frame: Any) -> None:
+        await asyncio.to_thread(gate.wait, PATIENCE)
+
+    view = views(["one"], pause=pause)
+    view.send("First")
+    said: list[dict[str, Any]] = []
+    pushed: list[Any] = []
+    early = ChatFeed(view.feed.chat, said.append, pushed.append)  # as a panel makes it, whose own making is not over
+
+    gate.set()
+    view.rest()
+    early.changed()
+    view.feed.chat.tell()
+
+    assert (said, pushed) == ([], [])
+    early.open()
+    end = time.monotonic() + PATIENCE
+    while not said and time.monotonic() < end:
+        time.sleep(0.01)
+    early.close()
+    assert said[0]["since"] == 0
+
+
 def test_conversations_are_listed_branched_renamed_and_gone_over_to(views) -> None:
     view = views(["one", "two", "three"])
     view.send("First")

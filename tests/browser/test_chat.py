@@ -71,6 +71,22 @@ def test_an_answer_grows_with_its_thoughts_its_tools_and_its_cost(notebook, tmp_
     expect(shown.locator(TURN.format("user"))).to_have_count(2)
 
 
+def test_shift_enter_makes_a_new_line_and_runs_no_cell(notebook) -> None:
+    nb = notebook([CHAT, "print('ran')"])
+    nb.run_cell(0)
+    shown = panel(nb)
+    box = shown.get_by_label("Message", exact=True)
+    box.click()
+    nb.page.keyboard.type("one")
+    nb.press("Shift+Enter")
+    nb.page.keyboard.type("two")
+    nb.press("Control+Enter")
+
+    expect(box).to_be_focused()
+    expect(shown.locator(TURN.format("user"))).to_have_text(re.compile("one\\s+two"))
+    assert nb.output(1).count() == 0 or "ran" not in nb.output(1).inner_text()
+
+
 def test_an_approval_is_edited_refused_when_it_does_not_fit_and_carried_out_as_edited(notebook, tmp_path: Path) -> None:
     nb = notebook([CHAT])
     nb.run_all()

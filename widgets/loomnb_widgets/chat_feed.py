@@ -47,7 +47,7 @@ class ChatFeed:
     def __init__(self, chat: Chat, say: Say, pushed: Callable[[Mapping[str, Any] | None], None] = lambda _: None) -> None:
         self.chat = chat
         self._runtime = chat.session.runtime
-        self._say = say
+        self._say: Say = say
         self._pushed = pushed
         self._guard = threading.RLock()
         self._items = Transcript(chat.presentation, _SHOWN)
@@ -66,6 +66,7 @@ class ChatFeed:
         self._usage: tuple[int, str] = (-1, "")
         self._head_rev = 1
         self._closed = False
+        self._opened = False  # who says may be half made until then, and a turn that is under way moves at once
         self._actions: Mapping[str, _Action] = {
             "answer": self._answer,
             "send": self._send,
@@ -91,6 +92,7 @@ class ChatFeed:
 
     def open(self) -> None:
         """Tell the views of changes from now on."""
+        self._opened = True
         self.chat.watchers.append(self.changed)
         self.changed()
 
@@ -281,7 +283,7 @@ class ChatFeed:
 
     def changed(self, *_: Any) -> None:
         """Something changed: push soon, and once for many changes. On any thread."""
-        if self._pushing or self._closed:
+        if self._pushing or self._closed or not self._opened:
             return
         self._pushing = True
         host = self._record.host if self._record is not None else None
@@ -335,6 +337,11 @@ class ChatFeed:
         if ack is not None:
             message["ack"] = ack
         return message
+
+    def _say_nested(self, message: dict[str, Any]) -> None:
+        """For a run that a tool started. What is dropped is asked for by the first hello of its view."""
+        if self._opened:
+            self._say(message)
 
     def small_head(self) -> dict[str, Any]:
         """What a view begins with that is drawn before the first message."""
@@ -394,7 +401,7 @@ class ChatFeed:
             child = next((one for one in self._runtime.live() if one.key == key), None)
             if child is not None:
                 self._links[call_id] = child
-                feed = self._feeds[child.id] = Feed(child, self._runtime, self._say, nested=True)
+                feed = self._feeds[child.id] = Feed(child, self._runtime, self._say_nested, nested=True)
                 feed.open()
                 child.watchers.append(self._moved)
         return link_of(child, expanded=True)["link"] if child is not None else None

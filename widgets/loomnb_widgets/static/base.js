@@ -106,7 +106,8 @@ export function sanitised(html, cls = "") {
 }
 
 /** JupyterLab's one-key commands also fire from buttons, boxes and lists inside an output (an arrow key on a radio
- *  moves to the next cell); only text inputs are exempt. The attribute must be on the focused element itself. */
+ *  moves to the next cell). Text inputs are exempt from most, but not from Shift+Enter, which would run the cell and take what was
+ *  typed with it. The attribute must be on the focused element itself. */
 export function quiet(node) {
   node.setAttribute("data-lm-suppress-shortcuts", "true");
   return node;

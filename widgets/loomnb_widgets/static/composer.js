@@ -6,7 +6,7 @@ import { keepDraft } from "./messages.js";
 /** `act(type, more)` sends a message to the kernel and gives its number. */
 export function composerPiece(ctx) {
   const { act, uid, told } = ctx;
-  const area = h("textarea", { id: `${uid}-say`, rows: 1, "aria-label": "Message", "data-key": "say" });
+  const area = quiet(h("textarea", { id: `${uid}-say`, rows: 1, "aria-label": "Message", "data-key": "say" }));
   const pick = h("input", { type: "file", multiple: true, class: "loom-hidden", tabindex: -1, "aria-hidden": "true" });
   const attach = quiet(h("button", { type: "button", class: "loom-quiet", title: "Attach files: or drop them, or paste them, here" }, "Attach"));
   const model = quiet(h("select", { "aria-label": "Model", hidden: true }));

@@ -158,12 +158,12 @@ function listBox(field, place) {
 function textBox(field, place) {
   const { id, value, isTyped } = place;
   // Numbers are text too: type=number hides what was typed when it is not a number, and the kernel must see it.
-  const input = h(isLong(field) ? "textarea" : "input", {
+  const input = quiet(h(isLong(field) ? "textarea" : "input", {
     ...attrsOf(field, place), id, ...(isLong(field) ? { rows: field.rows || 2 } : { type: "text" }),
     spellcheck: field.kind === "text" && !field.format ? null : "false", placeholder: field.placeholder || null,
     inputmode: { integer: "numeric", number: "decimal" }[field.kind] ?? { email: "email", uri: "url", url: "url", phone: "tel" }[field.format],
     class: field.kind === "json" ? "loom-code" : null,
-  });
+  }));
   if (field.rows > 1) input.style.setProperty("--loom-rows", field.rows); // it grows with its text from there
   if (hasValue(value)) input.value = typeof value === "string" && (isTyped || field.kind !== "json") ? value : JSON.stringify(value, null, 2);
   return { input, read: () => (input.value === "" ? blankOf(field) : input.value) };

@@ -331,7 +331,7 @@ function questionControl(question, id) {
 
 function freeAnswer(question, id, inner) {
   const key = `q:${question.id}:text`;
-  const area = h("textarea", { id: `${id}-t`, name: id, rows: 1, "data-key": key, "aria-labelledby": `${id}-l` });
+  const area = quiet(h("textarea", { id: `${id}-t`, name: id, rows: 1, "data-key": key, "aria-labelledby": `${id}-l` }));
   inner.append(area);
   return { inputs: [area], answer: () => area.value };
 }
@@ -385,5 +385,5 @@ function listAnswer(question, id, inner) {
 }
 
 const otherBox = (question, id) =>
-  h("input", { id: `${id}-o`, name: `${id}-o`, type: "text", "data-key": `q:${question.id}:other`,
-    "aria-label": "Other answer", placeholder: "Other answer" });
+  quiet(h("input", { id: `${id}-o`, name: `${id}-o`, type: "text", "data-key": `q:${question.id}:other`,
+    "aria-label": "Other answer", placeholder: "Other answer" }));

@@ -113,7 +113,7 @@ function itemPiece(first, ctx) {
 
   function edit() {
     if (editor) return editor.area.focus();
-    const area = h("textarea", { rows: 2, "aria-label": "Say instead" });
+    const area = quiet(h("textarea", { rows: 2, "aria-label": "Say instead" }));
     area.value = item.text;
     const send = quiet(h("button", { type: "submit", class: "loom-main" }, "Send instead"));
     const leave = quiet(h("button", { type: "button", class: "loom-plain" }, "Leave it"));

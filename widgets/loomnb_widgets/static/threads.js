@@ -6,7 +6,7 @@ const SEARCH_MS = 250;
 const SURE_MS = 4000; // how long "Delete?" waits for its second click
 
 export function threadsPiece(act, isLive) {
-  const search = h("input", { type: "text", placeholder: "Search conversations", "aria-label": "Search conversations" });
+  const search = quiet(h("input", { type: "text", placeholder: "Search conversations", "aria-label": "Search conversations" }));
   const list = h("ul", { class: "loom-thread-list" });
   const none = h("p", { class: "loom-hint", hidden: true }, "No conversation fits.");
   const node = h("div", { class: "loom-threads", role: "region", "aria-label": "Conversations", hidden: true }, search, list, none);
@@ -28,7 +28,7 @@ export function threadsPiece(act, isLive) {
       self.toggle(false);
     });
     rename.addEventListener("click", () => {
-      const input = h("input", { type: "text", "aria-label": `New name of ${title}` });
+      const input = quiet(h("input", { type: "text", "aria-label": `New name of ${title}` }));
       input.value = title;
       const form = h("form", { class: "loom-row", novalidate: true }, input, quiet(h("button", { type: "submit", class: "loom-small" }, "Save")));
       const close = () => (form.replaceWith(go), rename.focus());
