@@ -22,6 +22,8 @@ from loomnb.present import filled
 from loomnb.runtime import AskContent
 
 __all__ = [
+    "NOBODY",
+    "REPEAT",
     "accept_approval",
     "accept_ask",
     "approval_content",
@@ -29,6 +31,11 @@ __all__ = [
     "interrupted_content",
     "repeat_content",
 ]
+
+
+REPEAT = "repeat"
+NOBODY = "stop: nobody could be asked"
+"""Stands as the answer to a repeated call where nobody can answer."""
 
 
 def approval_content(
@@ -104,7 +111,7 @@ def repeat_content(call: Mapping[str, Any], count: int) -> AskContent:
     """Whether the same call again and again is meant."""
     shown = json.dumps(thaw(call["input"]), ensure_ascii=False)
     question = Question(
-        id="repeat",
+        id=REPEAT,
         question=f"The model asks for the same call {count} times: {call['name']}({shown[:200]}). What now?",
         options=[
             Option(id="continue", label="continue", description="It is meant: let it run."),
@@ -113,7 +120,7 @@ def repeat_content(call: Mapping[str, Any], count: int) -> AskContent:
         is_skippable=False,
     )
     return AskContent(
-        kind="questions", name="repeat", key="repeat", label="The same call again", questions=(question,),
+        kind="questions", name=REPEAT, key=REPEAT, label="The same call again", questions=(question,),
         request={"call": dict(call), "count": count}, context="Or write what it should do instead.",
     )  # fmt: skip
 

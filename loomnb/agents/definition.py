@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from loomnb.agents.approvals import accept_ask
+from loomnb.agents.approvals import NOBODY, REPEAT, accept_ask
 from loomnb.agents.delegation import StartAgent
 from loomnb.agents.deps import LoopDeps
 from loomnb.agents.failures import RunCancelledError, agent_failure_code, stream_failure, text_of
@@ -75,6 +75,7 @@ class AgentRunDefinition:
         fingerprint: changes with its instructions and tools; a stored run goes on all the same, by what is on record.
         make: what each turn works with.
         start_agent: starts runs of the agents that it may ask; None: it asks nobody.
+        nobody: why no person can answer a run here, empty while one can; None: one always may.
         description: what it is for: what agents are told that may ask it.
         agent: whose turns these are, for who shows them: an object with `chat(thread)`; None: nobody's that could be talked to.
     """
@@ -85,6 +86,7 @@ class AgentRunDefinition:
     fingerprint: str
     make: MakeDeps
     start_agent: StartAgent | None = None
+    nobody: Callable[[RunRecord], str] | None = None
     description: str = ""
     agent: Any = None
     step_limit: int = 1000
@@ -164,6 +166,12 @@ class AgentRunDefinition:
             AnswerInvalid: it does not fit.
         """
         return accept_ask(ask, payload, source)
+
+    def unanswered(self, record: RunRecord, ask: Ask) -> Any:
+        """A repeated call ends the run where nobody can be asked about it (contracts/decisions.md, Agents 4); all else waits."""
+        if ask.name != REPEAT or self.nobody is None or not self.nobody(record):
+            return None
+        return {REPEAT: NOBODY}
 
     def failure_of(self, exc: Exception, move: Move | None = None) -> Failure:
         """As it was raised."""

@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from loomnb.agents.approvals import approval_content, elicitation_content, interrupted_content, repeat_content
+from loomnb.agents.approvals import NOBODY, approval_content, elicitation_content, interrupted_content, repeat_content
 from loomnb.agents.child_runs import ChildRuns
 from loomnb.agents.control_flow import NonDeterminismError
 from loomnb.agents.delegation import StartAgent
+from loomnb.agents.failures import RepeatedCallError
 from loomnb.agents.history import drop_blank, settle_history, unanswered_calls
 from loomnb.agents.journal_batch import collecting
 from loomnb.agents.journal_store import JournalAgentStore
@@ -183,12 +184,19 @@ class JournalHooks:
         return await self._ask(f"tool:{self.run_id}:{request['id']}", elicitation_content(request), request, reply)
 
     async def await_repeat(self, call: Mapping[str, Any], count: int) -> str:
-        """Ask whether a call is meant that the model asks for again and again."""
+        """Ask whether a call is meant that the model asks for again and again.
+
+        Raises:
+            RepeatedCallError: nobody here can answer.
+        """
 
         def said(data: Sequence[Mapping[str, Any]]) -> str:
             return str(data[0].get("answer") or "stop").strip()
 
-        return await self._ask(f"repeat:{call['id']}", repeat_content(call, count), {**_meant(call), "count": count}, said)
+        answer = await self._ask(f"repeat:{call['id']}", repeat_content(call, count), {**_meant(call), "count": count}, said)
+        if answer == NOBODY:
+            raise RepeatedCallError(call["name"], count)
+        return answer
 
     async def begin_action(self, name: str, call: Mapping[str, Any]) -> Any:
         """Mark that an action begins; what stands for its result, if it had begun before and nobody wants it made again."""

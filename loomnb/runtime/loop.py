@@ -487,6 +487,8 @@ class Runtime:
                 payload, source = self._scripted(record, ask)
                 if payload is NOTHING:
                     record.unscripted[ask.id] = source
+                    payload, source = self._unanswered(record, ask), "nobody"
+                if payload is None:
                     continue
                 self.answer(record, ask.id, payload, source)
                 record.script_error = None
@@ -495,6 +497,12 @@ class Runtime:
                     record.script_error = exc
                 continue
             return
+
+    @staticmethod
+    def _unanswered(record: RunRecord, ask: Ask) -> Any:
+        """What stands for an answer that nobody here can give; None: the ask stays open until somebody can."""
+        instead = getattr(REGISTRY.get(record.workflow), "unanswered", None)
+        return instead(record, ask) if instead is not None else None
 
     def retry(self, record: RunRecord, *, fresh: bool = False) -> None:
         """Try again what failed, was interrupted, or waits for its automatic retry.

@@ -240,10 +240,15 @@ class Agent:
                 fingerprint=self._fingerprint(),
                 make=self._deps,
                 start_agent=self._start_agent,
+                nobody=self._nobody,
                 description=description,
                 agent=self,
             )
         )
+
+    def _nobody(self, record: RunRecord) -> str:
+        session = self.session
+        return session.face().nobody_can_answer(AgentRun(record, session.runtime, session.face))
 
     @staticmethod
     def _tool(thing: Any, names: Mapping[str, Any]) -> tuple[ToolSpec, Any]:

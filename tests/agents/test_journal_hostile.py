@@ -84,6 +84,15 @@ def test_the_third_identical_call_is_a_persons_business(tmp_path: Path, said: st
         assert (run.status, len(looked)) == (status, times)
 
 
+def test_where_nobody_can_be_asked_a_repeated_call_ends_the_run_and_says_so(tmp_path: Path) -> None:
+    looked: list[int] = []
+    with kernel(tmp_path / "s.duckdb") as session:
+        run = repeating(session, looked).run("Look")
+        at_rest(run)
+
+        assert (run.status, run.error_code, len(looked)) == ("failed", "REPEATED_CALL", 2)
+
+
 def test_a_script_answers_approvals_by_the_tools_name_and_questions_by_theirs(tmp_path: Path) -> None:
     question = {
         "id": "q",
