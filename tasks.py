@@ -44,7 +44,8 @@ CHROMIUM_PLACES = (  # where macOS keeps it: an application, not a command
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
 SLOW_MARKS = "not kernel and not browser and not crash"
-ALONE_MARKS = "kernel or browser or crash"
+PAIR_MARKS = "page or crash"
+ALONE_MARKS = "(kernel or browser) and not page and not crash"
 TICK_S = 10
 
 
@@ -261,11 +262,12 @@ def test(fast: bool, rest: list[str]) -> int:
             return run_stages([*checks(python), Stage("pytest", [*pytest, "-m", SLOW_MARKS, *rest])], env)
         env["CHROMIUM"] = find_chromium()
         run_quietly("fetching the ipykernel versions to test on", [python, str(KERNEL_MATRIX)], env)
-        # What only computes runs two at a time; kernels, browsers and killed processes promise seconds, and have the machine to
-        # themselves.
+        # What promises no seconds runs two at a time: what only computes test by test, what starts a browser or kills processes
+        # file by file. Kernels, and notebooks in a browser, have the machine to themselves.
         stages = [
             *checks(python),
             Stage("pytest, two at a time", [*pytest, "-n", "2", "-m", SLOW_MARKS, *rest]),
+            Stage("pytest, pages and crashes", [*pytest, "-n", "2", "--dist", "loadfile", "-m", PAIR_MARKS, *rest]),
             Stage("pytest, kernels and browsers", [*pytest, "-m", ALONE_MARKS, *rest]),
         ]
         stages += [

@@ -27,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.browser)
+            if item.path.stem.endswith("_js"):
+                item.add_marker(pytest.mark.page)
 
 
 @pytest.hookimpl(wrapper=True)
