@@ -31,6 +31,12 @@ def send(to: str, times: int = 1) -> str:
     return f"sent to {to} {times}x"
 
 
+@agent_tool(kind="action", presentation={"label": "Look up {what}"})
+def look_up_private(what: str) -> str:
+    """Look something up that is private."""
+    return what
+
+
 class View:
     """A view of a conversation, as the panel's script keeps it."""
 
@@ -459,3 +465,12 @@ def test_a_run_that_a_tool_started_stands_in_its_card_and_is_answered_there(view
 
     view.until(lambda: view.feed.chat.run is None)
     assert view.feed.chat.messages[-1].content == "they said yes"
+
+
+def test_what_is_not_asked_again_is_the_tool_and_not_its_arguments(views) -> None:
+    view = views([[("look_up_private", {"what": "x"})], "done"], tools=[look_up_private])
+    view.send("Look")
+
+    (ask,) = view.until(lambda: view.head.get("asks"))
+
+    assert (ask["label"], ask["tool"]) == ("Run “Look up x”?", "Look up private")

@@ -54,7 +54,7 @@ TOLD = {  # what is asked in each, and what its page says was answered
     "11-approvals.ipynb": {
         "Order 10 × tap washer?": "approved, with other arguments",
         "Order 1 × gold-plated tap?": "She only wants it to stop dripping.",
-        "Allow Mail to Mrs Kern?": "approved",
+        "Run “Mail to Mrs Kern”?": "approved",
     },
     "12-structured-output.ipynb": {},
     "13-an-agent-inside-a-workflow.ipynb": {"What shall we do with it?": "repair it"},
