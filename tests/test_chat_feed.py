@@ -31,6 +31,12 @@ def send(to: str, times: int = 1) -> str:
     return f"sent to {to} {times}x"
 
 
+@agent_tool(kind="action", presentation={"label": "Look up {what}"})
+def look_up_private(what: str) -> str:
+    """Look something up that is private."""
+    return what
+
+
 class View:
     """A view of a conversation, as the panel's script keeps it."""
 
@@ -410,6 +416,30 @@ def test_the_list_counts_what_still_stands_in_a_conversation(views) -> None:
     assert listed["messages"] == 2
 
 
+def test_the_list_counts_what_a_person_sees_and_marks_what_waits_for_one(views) -> None:
+    def script(request: Any, turn: int) -> Any:
+        last = request.messages[-1]
+        if last["role"] != "user":
+            return "found"
+        return Said(tools=[("send", {"to": "bob"}) if "Send" in last["content"] else ("look_up", {"what": "x"})])
+
+    view = views(script)
+    agent = view.feed.chat.agent
+    assert repr(agent.threads()) == "No conversations yet."
+    view.send("Look it up")
+    view.rest()
+    view.reply(view.say("new"))
+    view.until(lambda: not view.order)
+    view.send("Send it")
+    view.until(lambda: view.head.get("asks"))
+
+    listed = view.reply(view.say("threads"))["threads"]
+
+    assert [(one["title"], one["messages"], one["waiting"]) for one in listed] == [("Send it", 1, True), ("Look it up", 2, False)]
+    assert repr(agent.threads()) == "0. Send it (1 message, waits for you)\n1. Look it up (2 messages)"
+    assert repr(agent.threads("zzz")) == "No conversation fits “zzz”."
+
+
 def test_a_file_is_sent_along_and_one_too_large_is_refused(views) -> None:
     view = views(["nice"])
     big = {"name": "b", "mediaType": "text/plain", "data": "A" * 7_000_000}
@@ -459,3 +489,12 @@ def test_a_run_that_a_tool_started_stands_in_its_card_and_is_answered_there(view
 
     view.until(lambda: view.feed.chat.run is None)
     assert view.feed.chat.messages[-1].content == "they said yes"
+
+
+def test_what_is_not_asked_again_is_the_tool_and_not_its_arguments(views) -> None:
+    view = views([[("look_up_private", {"what": "x"})], "done"], tools=[look_up_private])
+    view.send("Look")
+
+    (ask,) = view.until(lambda: view.head.get("asks"))
+
+    assert (ask["label"], ask["tool"]) == ("Run “Look up x”?", "Look up private")

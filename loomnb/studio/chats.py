@@ -24,6 +24,8 @@ __all__ = ["AgentResult", "AgentRun", "Chat", "Threads", "call_status"]
 
 _TOLD = 60
 """Messages that a static page tells of; of a longer conversation the last ones."""
+_NAME = 60
+"""Characters of what was first said that stand for a title."""
 
 _OWN_WORDS: Mapping[str, Mapping[str, str]] = {
     "ask": {"label": "Questions for you", "done": "Asked you"},
@@ -452,28 +454,44 @@ class Chat:
 class Threads(Sequence[Chat]):
     """Conversations, the one that changed last first. As a cell's last line they are listed."""
 
-    def __init__(self, chats: Sequence[Chat], titles: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, chats: Sequence[Chat], told: Sequence[Mapping[str, Any]], search: str | None = None) -> None:
         self._chats = tuple(chats)
-        self._titles = tuple(titles)
+        self._told = tuple(told)
+        self._search = search
 
     @classmethod
     def of(cls, session: Loom, agent: Agent, search: str | None, limit: int) -> Threads:
         """Those of an agent's actor with this agent."""
+        # Counted is what a person sees: what was said, and the answers; no steps that only call tools, nothing edited away.
         rows = session.runtime.database.read(
-            "select thread_id, title, (select count(*) from messages m where m.thread_id = t.thread_id and not m.is_deleted) "
-            "from threads t where actor_ref = $actor and not is_deleted and not is_transient "
-            "and agent_name = $agent and ($text is null or contains(lower(title), lower($text)) or exists ("
-            "select 1 from messages m where m.thread_id = t.thread_id and not m.is_deleted "
-            "and contains(lower(m.content), lower($text)))) order by seq desc limit $limit",
+            "with mine as (select thread_id, title, seq from threads where actor_ref = $actor and not is_deleted "
+            "and not is_transient and agent_name = $agent), "
+            "said as (select * from messages where not is_deleted and thread_id in (select thread_id from mine)), "
+            "counted as (select thread_id, count(*) filter (where role = 'user' or (role = 'assistant' "
+            "and coalesce(json_array_length(tool_calls::json), 0) = 0)) as n, "
+            "arg_min(content, index) filter (where role = 'user') as first from said group by thread_id) "
+            "select thread_id, title, coalesce(n, 0), coalesce(first, '') from mine left join counted using (thread_id) "
+            "where $text is null or contains(lower(title), lower($text)) or exists (select 1 from said "
+            "where said.thread_id = mine.thread_id and contains(lower(said.content), lower($text))) "
+            "order by seq desc limit $limit",
             {"actor": agent.actor.id, "agent": agent.name, "text": search, "limit": max(limit, 0)},
         )
-        return cls([Chat(agent, session, thread_id) for thread_id, _, _ in rows], [(title, n) for _, title, n in rows])
+        waiting = {
+            record.args.get("thread")
+            for record in session.runtime.live()
+            if isinstance(record.args, Mapping) and record.view.asks
+        }
+        told = [
+            {"threadId": id_, "title": _named(title, first), "messages": count, "waiting": id_ in waiting}
+            for id_, title, count, first in rows
+        ]
+        return cls([Chat(agent, session, str(one["threadId"])) for one in told], told, search)
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """What a list shows of each: `{"threadId", "title", "messages"}`."""
-        told = zip(self._chats, self._titles, strict=True)
-        return [{"threadId": chat.thread_id, "title": title, "messages": count} for chat, (title, count) in told]
+        """What a list shows of each: `{"threadId", "title", "messages", "waiting"}`. `messages` counts what was said and the
+        answers; `waiting` is whether it waits for a person."""
+        return [dict(one) for one in self._told]
 
     def __getitem__(self, index: Any) -> Any:
         return self._chats[index]
@@ -481,10 +499,24 @@ class Threads(Sequence[Chat]):
     def __len__(self) -> int:
         return len(self._chats)
 
+    @property
+    def _none(self) -> str:
+        return f"No conversation fits “{self._search}”." if self._search else "No conversations yet."
+
     def __repr__(self) -> str:
-        lines = [f"{n}. {title} ({count} messages)" for n, (title, count) in enumerate(self._titles)]
-        return "\n".join(lines) or "No conversations yet."
+        return "\n".join(f"{n}. {one['title']} ({_about(one)})" for n, one in enumerate(self._told)) or self._none
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{escape(title)} <small>({count} messages)</small></li>" for title, count in self._titles)
-        return f'<ol start="0">{items}</ol>' if items else "<p>No conversations yet.</p>"
+        items = "".join(f"<li>{escape(one['title'])} <small>({_about(one)})</small></li>" for one in self._told)
+        return f'<ol start="0">{items}</ol>' if items else f"<p>{escape(self._none)}</p>"
+
+
+def _named(title: str, first: str) -> str:
+    """A conversation's title; of one that has none yet, what was first said in it."""
+    words = " ".join(first.split())
+    return title if title not in ("", "New chat") or not words else words if len(words) <= _NAME else f"{words[: _NAME - 1]}…"
+
+
+def _about(one: Mapping[str, Any]) -> str:
+    count = one["messages"]
+    return ("1 message" if count == 1 else f"{count:,} messages") + (", waits for you" if one["waiting"] else "")

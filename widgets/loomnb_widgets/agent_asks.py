@@ -9,6 +9,7 @@ from typing import Any, Literal
 from loomnb.asks import Ask, Choice, Field, Form, Schema, form_of, payload_of
 from loomnb.errors import AnswerInvalid, LoomError
 from loomnb.jsonvalue import thaw
+from loomnb.names import humanised
 from loomnb.present import markdown_html, value_html
 
 __all__ = ["AGENT_KINDS", "agent_ask_form", "agent_ask_payload", "agent_ask_view"]
@@ -117,7 +118,7 @@ def agent_ask_view(ask: Ask) -> dict[str, Any]:
         "submit": str(request.get("verb") or "Approve"),
         "reject": str(request.get("reject") or "Reject"),
         "tone": str(request.get("tone", "neutral")),
-        "tool": str(request.get("label") or request.get("tool") or ask.name),
+        "tool": str(request.get("toolLabel") or humanised(str(request.get("tool") or ask.name))),
         "remember": bool(request.get("canRemember")),
         "raw": form is not None and form.raw,
         "has_reason": bool(request.get("canEdit") or request.get("canRemember")),

@@ -136,7 +136,8 @@ class AskForms:
         words = agent_ask_view(ask)
         rows: list[Any] = [W.HTML(words["description_html"] + words["input_html"])]
         if words["remember"]:
-            box = W.Checkbox(description="Do not ask again for this in this conversation", indent=False)
+            what = f"Do not ask again for this tool ({words['tool']}) in this conversation, whatever its arguments"
+            box = W.Checkbox(description=what, indent=False)
             self._lane.route(box, self._alive, partial(self._typed, values, _REMEMBER))
             rows.append(box)
         if words["has_reason"]:

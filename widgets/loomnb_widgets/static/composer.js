@@ -99,9 +99,12 @@ export function composerPiece(ctx) {
     submit();
   });
   area.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (event.key !== "Enter" || event.isComposing) return;
     event.preventDefault();
-    submit();
+    if (!event.shiftKey) return submit();
+    // JupyterLab keeps the browser from making the new line.
+    area.setRangeText("\n", area.selectionStart, area.selectionEnd, "end");
+    area.dispatchEvent(new Event("input", { bubbles: true }));
   });
   area.addEventListener("input", () => {
     grow(area);

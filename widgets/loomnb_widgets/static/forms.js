@@ -194,7 +194,7 @@ function controlsOf(ask, id, say) {
 /** The arguments as they would be used, whether to ask again, and what to say with a no. */
 function approvalControls(ask, id, say) {
   const given = ask.fields.map((field, at) => fieldControl(field, { id: `${id}-${at}`, path: ask.raw ? "input" : `input.${field.name}`, say }));
-  const remember = { name: "remember", label: `Do not ask again for “${ask.tool}” in this conversation`, kind: "boolean", required: true, default: false };
+  const remember = { name: "remember", label: `Do not ask again for this tool (${ask.tool}) in this conversation, whatever its arguments`, kind: "boolean", required: true, default: false };
   const reason = { name: "reason", label: "Reason, if you reject it (the agent is told)", kind: "text" };
   return [...given, ...(ask.remember ? [fieldControl(remember, { id: `${id}-k`, say })] : []),
     ...(ask.has_reason ? [boxField(reason, { id: `${id}-r`, path: "reason" })] : [])];

@@ -16,9 +16,9 @@ export function threadsPiece(act, isLive) {
   function ask() {
     asked = act("threads", { search: search.value });
   }
-  function row({ threadId, title, messages }, here) {
+  function row({ threadId, title, messages, waiting }, here) {
     const go = quiet(h("button", { type: "button", class: "loom-thread", "aria-current": threadId === here && "true" },
-      h("span", { class: "loom-thread-title" }, title), h("span", { class: "loom-hint" }, messages === 1 ? "1 message" : `${messages.toLocaleString("en")} messages`)));
+      h("span", { class: "loom-thread-title" }, title), waiting && h("span", { class: "loom-chip", "data-status": "waiting" }, "waiting for you"), h("span", { class: "loom-hint" }, messages === 1 ? "1 message" : `${messages.toLocaleString("en")} messages`)));
     const rename = quiet(h("button", { type: "button", class: "loom-quiet", "aria-label": `Rename ${title}` }, "Rename"));
     const remove = quiet(h("button", { type: "button", class: "loom-quiet", "aria-label": `Delete ${title}` }, "Delete"));
     const item = h("li", {}, go, rename, remove);
