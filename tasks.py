@@ -212,12 +212,10 @@ def refresh(path: Path, python: str, env: dict[str, str]) -> None:
         command = [python, "-m", "jupyter", "execute", "--timeout=120", f"--output={done}", str(path)]
         run_quietly(f"running {path.relative_to(ROOT)}", command, env)
         notebook: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
-    # Widgets are dead without their kernel and carry ids; versions and times differ from machine to machine.
+    # The state of widgets is dead without their kernel; versions and times differ from machine to machine.
     notebook["metadata"] = {"kernelspec": KERNEL_SPEC, "language_info": {"name": "python"}}
     for cell in notebook["cells"]:
         cell["metadata"].pop("execution", None)
-        for output in cell.get("outputs", []):
-            output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
     path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -559,6 +559,8 @@ class Moves:
                 future.set_result(None)
             else:
                 future.set_exception(error)
+                # The first that failed is told; those behind it fail of the same, and asyncio would print each nobody asked.
+                future.exception()
 
         more = p.ahead and not last
         self._database.put(rows, lambda error, _: host.post(acknowledged, error), more=more, chain=p.chain)

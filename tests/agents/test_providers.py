@@ -614,7 +614,6 @@ def test_another_vendor_may_be_named_and_gets_none_of_this_ones_keys(monkeypatch
 
 
 def test_a_vendor_with_a_protocol_of_its_own_fails_in_our_words() -> None:
-    pytest.importorskip("google.genai")
     with ProtocolServer(["x"]) as server:
         model = VendorModel("google:gemini-4-argon", api_key=KEY, base_url=server.root)
         with pytest.raises(ModelError) as caught:

@@ -36,6 +36,19 @@ def test_a_program_that_runs_the_notebook_gets_no_front_end_at_once(kernel: Kern
     assert kernel.run("print(run.status, [a.name for a in run.pending])").stdout == "waiting ['name']\n"
 
 
+def test_a_program_that_runs_the_notebook_is_given_pages_without_views(kernel: Kernel) -> None:
+    """A view that is saved hides the page: JupyterLab shows "model not found" for it, nbconvert an empty place."""
+    kernel.run(TWO_QUESTIONS)
+    kernel.run("loom.answers({'greet': {'name': {'name': 'Ada'}, 'age': {'age': 36}}}); run.wait()")
+
+    def shown() -> list[dict[str, str]]:
+        kinds = ("display_data", "update_display_data")
+        return [message["content"]["data"] for message in kernel.iopub if message["msg_type"] in kinds]
+
+    kernel.until(lambda: "completed" in str(shown()), what="the page that tells the end")
+    assert {mime for data in shown() for mime in data} == {"text/html", "text/markdown", "text/plain"}
+
+
 def test_the_advice_it_gives_works(kernel: Kernel, barrier: str) -> None:
     kernel.run(TWO_QUESTIONS)
     kernel.wait(kernel.send(barrier))

@@ -21,6 +21,7 @@ def test_a_second_kernel_is_told_who_owns_the_store_and_both_lines_it_is_given_w
 ) -> None:
     env = {"JPY_SESSION_NAME": "analysis/first.ipynb"}
     owner = start_kernel(kernel_version, env=env)
+    owner.allow_stdin = True
     View.of(owner.run(TWO_QUESTIONS), owner).answer({"name": "Ada"})
     second = start_kernel(kernel_version)
     second.run("import loomnb as loom")

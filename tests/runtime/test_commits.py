@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import pytest
 import loomnb as loom
 from loomnb.store.writer import Writer
 from tests.helpers import at_rest
+
+ROOT = Path(__file__).parents[2]
 
 
 def counting(moves: int, hook: Any = None) -> Any:
@@ -141,6 +145,38 @@ def test_a_move_whose_commit_fails_is_not_there_and_can_be_retried(session: loom
 
     assert (run.status, run.state) == ("completed", {"n": 5})
     assert [d.content["text"] for d in run.documents] == list("12345")
+
+
+FAILS = """
+import gc, sys
+import loomnb as loom
+from loomnb.store.writer import Writer
+from tests.helpers import at_rest
+from tests.runtime.test_commits import counting
+
+class Full:
+    insert = Writer._insert
+    def failing(self, rows):
+        full = any('"move":3,' in body for *_, body in rows)
+        return loom.WorldFailed("disk full", code="COMMIT_FAILED") if full else Full.insert(self, rows)
+
+Writer._insert = Full.failing
+with loom.open(sys.argv[1], durability="pipelined") as session:
+    run = session.start(counting(40))
+    at_rest(run)
+    print(run.error_code)
+del run, session
+gc.collect()
+"""
+
+
+def test_a_failed_commit_of_a_pipelined_run_is_told_by_the_run_alone(here: Path) -> None:
+    """In a process of its own: asyncio complains of what nobody asked only when it is thrown away."""
+    done = subprocess.run(
+        [sys.executable, "-c", FAILS, str(here / "s.duckdb")], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert (done.stdout, done.stderr) == ("COMMIT_FAILED\n", "")
 
 
 def test_after_a_failed_commit_no_later_move_of_a_pipelined_run_is_stored(

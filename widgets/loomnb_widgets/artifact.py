@@ -27,6 +27,7 @@ from loomnb.present import (
 )
 from loomnb_widgets.assets import artifact_module, artifact_sheet
 from loomnb_widgets.bridge import Lane
+from loomnb_widgets.bundles import view_bundle
 
 __all__ = ["ArtifactViewer"]
 
@@ -99,6 +100,4 @@ class ArtifactViewer(anywidget.AnyWidget):
 
     def bundle(self) -> dict[str, Any]:
         """The view with its static forms."""
-        made = super()._repr_mimebundle_()
-        data = made[0] if isinstance(made, tuple) else made
-        return {**(data or {}), **artifact_bundle(self._view)}
+        return view_bundle(self, artifact_bundle(self._view))

@@ -13,6 +13,7 @@ import traitlets
 
 from loomnb.store import Relation, cell_text
 from loomnb_widgets.bridge import Lane
+from loomnb_widgets.bundles import view_bundle
 
 __all__ = ["RelationTable"]
 
@@ -54,6 +55,4 @@ class RelationTable(anywidget.AnyWidget):
 
     def bundle(self) -> dict[str, Any]:
         """The view with its static forms: the first rows."""
-        made = super()._repr_mimebundle_()
-        data = made[0] if isinstance(made, tuple) else made
-        return {**(data or {}), **self._relation.static_bundle()}
+        return view_bundle(self, self._relation.static_bundle())

@@ -17,6 +17,7 @@ from loomnb.asks import Ask, AskKind, payload_of
 from loomnb.studio import App
 from loomnb_widgets.assets import panel_module, panel_sheet
 from loomnb_widgets.bridge import Lane
+from loomnb_widgets.bundles import view_bundle
 from loomnb_widgets.feed import Feed
 from loomnb_widgets.views import ask_view, link_view, refusal
 
@@ -124,6 +125,4 @@ class Launcher(anywidget.AnyWidget):
 
     def bundle(self) -> dict[str, Any]:
         """The view with the app's static forms."""
-        made = super()._repr_mimebundle_()
-        data = made[0] if isinstance(made, tuple) else made
-        return {**(data or {}), **self._app.static_bundle()}
+        return view_bundle(self, self._app.static_bundle())

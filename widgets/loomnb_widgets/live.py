@@ -16,7 +16,8 @@ import anywidget
 import traitlets
 from IPython.display import DisplayHandle, display
 
-from loomnb_widgets.bridge import Lane
+from loomnb_widgets.bridge import Lane, nobody_at_all
+from loomnb_widgets.bundles import view_bundle
 
 __all__ = ["HELLO_WITHIN", "LivePanel"]
 
@@ -119,9 +120,7 @@ class LivePanel(anywidget.AnyWidget):
         self.refresh_view()
 
     def _bundle(self) -> dict[str, Any]:
-        made = super()._repr_mimebundle_()
-        data = made[0] if isinstance(made, tuple) else made
-        return {**(data or {}), **self.static_forms()}
+        return view_bundle(self, self.static_forms())
 
     def refresh_static(self) -> None:
         """When it comes to rest, the static forms in the notebook tell what happened."""
@@ -136,13 +135,13 @@ class LivePanel(anywidget.AnyWidget):
 
     def _fall_back(self) -> None:
         """No view said hello: this front end does not know anywidget. Show the same in core widgets."""
-        if self.seen or self.fallback is not None or not self._handles:
+        if self.seen or self.fallback is not None or not self._handles or nobody_at_all():
             return
         handle, context = self._handles[-1]
 
         def make() -> None:
             self.fallback = self.core_form()
-            handle.update(self.fallback.box)
+            handle.update(view_bundle(self.fallback.box, self.static_forms()), raw=True)
 
         context.copy().run(make)
 
