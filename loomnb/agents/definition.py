@@ -18,7 +18,7 @@ from loomnb.agents.journal_batch import collecting
 from loomnb.agents.journal_store import JournalAgentStore, agent_store_of
 from loomnb.agents.loop import run_agent_loop
 from loomnb.agents.memory_sink import MemorySink
-from loomnb.agents.settling import settle_dead_run
+from loomnb.agents.settling import announce_end, settle_dead_run
 from loomnb.agents.spi import Actor, AgentTurnInput, AgentTurnResult, ChatMessage, finished
 from loomnb.asks import Ask
 from loomnb.errors import ArgsInvalid, StepError
@@ -204,18 +204,18 @@ class AgentRunDefinition:
             else:
                 await _forget_turn(store, record.id, args["thread"])
         live.add_rows(rows)
-        deps = self.make(record, args, store)
-        hooks = JournalHooks(
-            record.id,
-            live,
-            store,
-            _STREAMS,
-            registry=deps.registry,
-            thread_id=args["thread"],
-            actor=args.get("actor", "local"),
-            start_agent=self.start_agent,
-        )
         try:
+            deps = self.make(record, args, store)
+            hooks = JournalHooks(
+                record.id,
+                live,
+                store,
+                _STREAMS,
+                registry=deps.registry,
+                thread_id=args["thread"],
+                actor=args.get("actor", "local"),
+                start_agent=self.start_agent,
+            )
             result = await run_agent_loop(deps, _input(args, self.name), hooks)
             await live.flush()
             live.finished()
@@ -239,6 +239,7 @@ class AgentRunDefinition:
         code = agent_failure_code(exc)
         with collecting() as rows:
             await settle_dead_run(store, record.id, {"code": code, "message": text_of(exc)}, record.loaded_args["thread"])
+            await announce_end(store, record.id, self.name, record.loaded_args, stream_failure(exc))
         live.add_rows(rows)
         await live.flush()
         last = frame("cancelled") if isinstance(exc, RunCancelledError) else frame("error", **stream_failure(exc))
@@ -258,6 +259,8 @@ def _stopped(store: JournalAgentStore, record: RunRecord, live: LiveCall, reason
     thread = record.loaded_args["thread"]
     if live.broken is not None:
         store.forget(thread)
+        if (to := record.loaded_args.get("deliver")) is not None:
+            store.forget(to["threadId"])
     elif getattr(reason, "code", "") == "RUN_STOPPED":
         live.leave(_settled(store, record))
         _STREAMS.finish(record.id, frame("cancelled"))
@@ -267,6 +270,7 @@ def _settled(store: JournalAgentStore, record: RunRecord) -> list[Row]:
     with collecting() as rows:
         about = {"code": "cancelled", "message": ""}
         finished(settle_dead_run(store, record.id, about, record.args["thread"]))
+        finished(announce_end(store, record.id, record.workflow, record.args, about))
         _say_unsaid(store, record)
     return rows
 

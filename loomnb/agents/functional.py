@@ -7,20 +7,18 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from loomnb.agents.input_schemas import InputSchema
+from loomnb.agents.intercepting import run_context_of
 from loomnb.agents.spi import MaybeAwaitable, ToolContext, ToolHandler, ToolKind, ToolSpec
 from loomnb.errors import DefinitionError
-from loomnb.runtime import CURRENT, RunContext
 from loomnb.tools import (
     BaseTool,
     Call,
     FunctionTool,
     ServerTool,
     ToolCallOptions,
-    ToolEnvelope,
     arguments_of,
     check_name,
     config_of,
@@ -72,9 +70,12 @@ class AgentFunction(FunctionalTool, Generic[P, R]):
 
 
 class _Hooks:
-    """A handler that has just the hooks it was given, each with its receiver."""
+    """A handler that has just the hooks it was given, each with its receiver.
 
-    def __init__(self, hooks: Mapping[str, Callable[..., Any]]) -> None:
+    `is_intercepted`: it passes the interceptors by itself.
+    """
+
+    def __init__(self, hooks: Mapping[str, Any]) -> None:
         self.__dict__.update(hooks)
 
     execute: Callable[..., Any]
@@ -288,10 +289,10 @@ def _of_function(
 
     # A sync body stays sync: the registry runs it on a thread.
     async def run(input: Mapping[str, Any], ctx: ToolContext) -> Any:  # noqa: A002
-        return _data(await function(**arguments(input, ctx)), name)
+        return await function(**arguments(input, ctx))
 
     def work(input: Mapping[str, Any], ctx: ToolContext) -> Any:  # noqa: A002
-        return _data(function(**arguments(input, ctx)), name)
+        return function(**arguments(input, ctx))
 
     execute = run if inspect.iscoroutinefunction(function) else work
     parts: dict[str, Any] = {"description": documented(function)[0], **said, "name": name, "input_schema": schema}
@@ -326,10 +327,6 @@ def _without(function: Any, names: Sequence[str]) -> Callable[..., Any]:
     return seen
 
 
-def _data(value: Any, name: str) -> Any:
-    return value.narrowed(name).data if isinstance(value, ToolEnvelope) else value
-
-
 # -- tools of workflows ----------------------------------------------------------------------------
 
 
@@ -343,25 +340,11 @@ def _of_workflow_tool(thing: Any, said: Mapping[str, Any], hooks: Mapping[str, A
     async def execute(input: Any, ctx: ToolContext) -> Any:  # noqa: A002
         tool = container().get(thing) if isinstance(thing, type) else thing
         # The input is parsed: it is handed on as it is, for a schema that transforms must not do so twice.
-        call = Call(tool, known, input, ToolCallOptions(config=config_of(known, None)), _run_context(ctx))
+        call = Call(tool, known, input, ToolCallOptions(config=config_of(known, None)), run_context_of(ctx))
         return (await perform(call)).narrowed(known.name).data
 
     parts: dict[str, Any] = {"name": known.name, "description": known.description, **said}
     if known.schema is not None:
         parts["input_schema"] = known.schema
-    made = _checked(ToolSpec(**parts), _Hooks({**hooks, "execute": execute}))
+    made = _checked(ToolSpec(**parts), _Hooks({**hooks, "execute": execute, "is_intercepted": True}))
     return AgentFunction(thing.function, made.spec, made.handler) if isinstance(thing, FunctionTool) else made
-
-
-def _run_context(ctx: ToolContext) -> RunContext[Any]:
-    """What the tool of a workflow knows of its run: that of the transition that is at work, else that of the agent.
-
-    Raises:
-        OwnershipLost: the transition is over.
-    """
-    attempt = CURRENT.get()
-    if attempt is None:
-        known: RunContext[Any] = RunContext(user_id=ctx.actor.id, workspace_id="", workflow_id=ctx.run_id, args=None)
-    else:
-        known = attempt.tool_context()
-    return replace(known, idempotency_key=ctx.idempotency_key or known.idempotency_key)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from loomnb.agents.control_flow import is_not_a_failure
 from loomnb.agents.spi import settled
 from loomnb.agents.tool_errors import Issue
-from loomnb.asks import Schema
+from loomnb.asks import Schema, draft_7
 from loomnb.errors import DefinitionError, NotJson
 from loomnb.jsonvalue import dumps, freeze, thaw
 
@@ -275,41 +275,6 @@ def _missing(error: Any) -> list[str]:
     return [name for name in error.validator_value if error.message.startswith(f"{name!r} ")][:1]
 
 
-# -- draft 7 ---------------------------------------------------------------------------------------------
-
-_MAPS = ("properties", "patternProperties", "$defs", "definitions")
-_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
-_ONES = ("items", "additionalProperties", "additionalItems", "not", "contains", "propertyNames", "if", "then", "else")
-_OLD = ("draft-07", "draft-06", "draft-04", "draft-03")
-
-
 def _draft_7(schema: Mapping[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = thaw(freeze(dict(schema)))
-    if any(old in str(plain.get("$schema", "")) for old in _OLD):
-        return plain
-    plain.pop("$schema", None)
-    return cast("dict[str, Any]", _older(plain))
-
-
-def _older(node: Any) -> Any:
-    """The words of 2020-12 as those of draft 7. Names of properties, and values, are left alone."""
-    if not isinstance(node, dict):
-        return node
-    out: dict[str, Any] = {}
-    for key, value in node.items():
-        if key in _MAPS and isinstance(value, dict):
-            out["definitions" if key == "$defs" else key] = {name: _older(one) for name, one in value.items()}
-        elif key in (*_LISTS, "items") and isinstance(value, list):
-            out[key] = [_older(one) for one in value]
-        elif key == "$ref" and isinstance(value, str):
-            out[key] = value.replace("/$defs/", "/definitions/")
-        else:
-            out[key] = _older(value) if key in _ONES else value
-    if "prefixItems" in out:
-        rest = out.pop("items", None)
-        out["items"] = out.pop("prefixItems")
-        out |= {"additionalItems": rest} if rest is not None else {}
-    if "$ref" in out and len(out) > 1 and out.keys() != {"$ref", "definitions"}:
-        # Draft 7 reads nothing that stands beside a reference; definitions are only pointed at.
-        out = {"allOf": [{"$ref": out.pop("$ref")}], **out}
-    return out
+    return draft_7(plain)

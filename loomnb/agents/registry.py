@@ -21,6 +21,7 @@ from loomnb.agents.tool_steps import (
     Entry,
     check_approved,
     described,
+    executed,
     guarded_preflight,
     is_enabled,
     json_input,
@@ -28,7 +29,6 @@ from loomnb.agents.tool_steps import (
     own_copy,
     parsed_input,
     preflight_of,
-    run_hook,
     scope_of,
     show,
 )
@@ -222,7 +222,7 @@ class ToolRegistry:
         allowed_tools: Collection[str] | None = None,
         approved_input: Any = NOT_GIVEN,
     ) -> Any:
-        """Judge a call and make it: an action's preflight, what the tool does, and how it shows that.
+        """Judge a call and make it: an action's preflight, what the tool does inside the interceptors, and how it shows that.
 
         Args:
             name: the tool.
@@ -234,14 +234,15 @@ class ToolRegistry:
                 the parsed input has to be it.
 
         Returns:
-            What the tool gave, untouched; of a preflight that is `completed`, its output.
+            What the tool gave, untouched (of an envelope its data); of a preflight that is `completed`, its output.
 
         Raises:
             ToolNotFoundError, ToolDisabledError, ToolForbiddenError: it may not be called, in the contract's order.
             ToolInputInvalidError: the input does not fit.
             ToolInputDriftError: it is not what was approved. Nothing ran.
             ToolPreflightDeniedError: the tool refuses; its reason is the message. Nothing ran.
-            Exception: what the tool raised.
+            ToolFailed: the tool gave an envelope with an error.
+            Exception: what the tool or an interceptor raised.
         """
         entry = await self._admitted(name, ctx, policy, allowed_tools)
         if isinstance(approved_input, NotGiven):
@@ -256,7 +257,8 @@ class ToolRegistry:
         if preflight.status == "completed":
             output = preflight.output
         else:
-            output = await run_hook(entry.handler.execute, parsed, ctx)
+            seen = parsed if isinstance(approved_input, NotGiven) else own_copy(entry, parsed)
+            output = await executed(entry, parsed, seen, ctx)
         await show(entry, output, ctx)
         return output
 

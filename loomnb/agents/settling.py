@@ -6,10 +6,11 @@ Straight on the store, without a checkpoint: also a run whose journal can no lon
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from loomnb.agents.spi import AgentStore, optional, settled
+from loomnb.agents.spi import AgentStore, ChatMessage, optional, settled
 
-__all__ = ["DEAD_CALL", "settle_dead_run"]
+__all__ = ["DEAD_CALL", "announce_end", "settle_dead_run"]
 
 DEAD_CALL = "The run ended before anybody decided on this call. It never started."
 
@@ -46,6 +47,35 @@ async def settle_dead_run(
     if thread_id is not None and await _active_run(store, thread_id) == run_id:
         await store.set_active_stream(thread_id, None)
     return count
+
+
+async def announce_end(store: AgentStore, run_id: str, agent: str, args: Mapping[str, Any], failure: Mapping[str, str]) -> None:
+    """Say in the conversation that started an agent that it came to no answer, as its answer would have been said there.
+
+    Once for a run: one that is taken up again and fails again is not told of anew; its answer, if it has one, is. Nothing is said
+    where the conversation is gone, or where nobody waits for an answer to come into one.
+
+    Args:
+        store: where the conversation is.
+        run_id: the run of the agent that was started.
+        agent: its name.
+        args: of the run; `deliver` says where its answer goes, `parent` which run started it.
+        failure: as for `settle_dead_run`.
+    """
+    to = args.get("deliver")
+    thread = await store.get_thread(to["threadId"]) if to is not None else None
+    if to is None or thread is None or any(message.run_id == run_id for message in thread.messages):
+        return
+    is_stopped = failure.get("code") == "cancelled"
+    why = "it was stopped" if is_stopped else failure.get("message") or str(failure.get("code"))
+    text = f"{agent} came to no answer: {why}"
+    await store.append_message(to["threadId"], ChatMessage(role="assistant", content=text, agent_name=agent, run_id=run_id))
+    output = {"detached": True, "status": "canceled" if is_stopped else "failed", "agent": agent, "runId": run_id, "text": text}
+    update, parent = optional(store, "update_call_of_run"), args.get("parent")
+    if update is not None and parent is not None:
+        await settled(update(to["threadId"], parent, to["toolCallId"], {"output": output}))
+    else:
+        await store.update_tool_call(to["toolCallId"], {"output": output})
 
 
 async def _active_run(store: AgentStore, thread_id: str) -> str | None:

@@ -16,6 +16,7 @@ from pydantic.errors import PydanticUserError
 
 from loomnb.agents.control_flow import is_not_a_failure
 from loomnb.agents.spi import settled
+from loomnb.asks import draft_7
 from loomnb.errors import DefinitionError, NotJson, Refused
 from loomnb.jsonvalue import Json, dumps, freeze, thaw
 
@@ -209,11 +210,9 @@ def output_json_schema(schema: Any) -> dict[str, Any]:
             )
         return cast("dict[str, Any]", thaw(freeze(dict(told))))
     try:
-        made = _adapter(schema).json_schema(mode="validation", ref_template="#/definitions/{model}")
+        return draft_7(_adapter(schema).json_schema(mode="validation"))
     except PydanticUserError as error:
         raise DefinitionError(f"{schema!r} cannot be told to a model: {error.message}", cause=error) from error
-    # Draft 7, which providers take, has its parts under another name than pydantic gives them.
-    return {("definitions" if key == "$defs" else key): value for key, value in made.items()}
 
 
 def repair_instruction(base: str, issues: Sequence[Mapping[str, Any]]) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from loomnb.agents.control_flow import is_not_a_failure
 from loomnb.agents.input_schemas import InputIssues, InputSchema, canonical_json
+from loomnb.agents.intercepting import through_interceptors
 from loomnb.agents.spi import Actor, Preflight, RolesPolicy, ToolContext, ToolHandler, ToolScope, ToolSpec, settled
 from loomnb.agents.tool_errors import ToolInputDriftError, ToolInputInvalidError
 from loomnb.agents.ui_collector import UiCollector, checked_push
@@ -25,6 +26,7 @@ __all__ = [
     "Entry",
     "check_approved",
     "described",
+    "executed",
     "guarded_preflight",
     "is_enabled",
     "json_input",
@@ -32,7 +34,6 @@ __all__ = [
     "own_copy",
     "parsed_input",
     "preflight_of",
-    "run_hook",
     "scope_of",
     "show",
 ]
@@ -166,6 +167,17 @@ async def run_hook(function: Callable[..., Any], *args: Any) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(*args)
     return await settled(await asyncio.wrap_future(_WORKERS.submit(function, *args)))
+
+
+async def executed(entry: Entry, parsed: Any, seen: Any, ctx: ToolContext) -> Any:
+    """What the tool gives, inside of the interceptors; `seen` is what those are told that it is called with."""
+
+    async def work() -> Any:
+        return await run_hook(entry.handler.execute, parsed, ctx)
+
+    if getattr(entry.handler, "is_intercepted", False) is True:
+        return await work()
+    return await through_interceptors(entry.spec, seen, ctx, work)
 
 
 # -- showing it ----------------------------------------------------------------------------------------

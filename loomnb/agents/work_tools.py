@@ -13,6 +13,7 @@ from loomnb.agents.delegation import Delegation, is_kernels_end, is_receipt
 from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.elicitation import ASK_TOOL, ask_definition, check_ask
 from loomnb.agents.failures import text_of
+from loomnb.agents.intercepting import through_interceptors
 from loomnb.agents.memories import REMEMBER_TOOL, memories_of, memory_block, remember_definition
 from loomnb.agents.memories import told_resolved as memory_resolved
 from loomnb.agents.retrying import TransientRetry, invoke_with_transient_retry
@@ -247,7 +248,7 @@ class ToolWork(RecordWork):
     async def _ran(self, call: Mapping[str, Any], claim: Mapping[str, Any], edited: Any) -> Any:
         name, given = call["name"], edited if edited is not None else call["input"]
         if claim["kind"] in _OWN_KINDS:
-            return jsonable(await self._within(name, self._serve_own(claim["kind"], call)), "output")
+            return jsonable(await self._within(name, self._passed(call, lambda: self._serve_own(claim["kind"], call))), "output")
         spec = self.deps.registry.spec(name)
         if spec is not None and spec.kind == "action" and claim["kind"] != "action":
             # It was not offered as an action, so nobody was asked: that it can be had by now does not make it approved.
@@ -266,6 +267,12 @@ class ToolWork(RecordWork):
             )
 
         return self._result(await self._within(name, self._retried(call, once)), collector)
+
+    async def _passed(self, call: Mapping[str, Any], work: Any) -> Any:
+        """The work of a call that the registry does not run, inside of the interceptors."""
+        spec = self.deps.registry.spec(call["name"]) or ToolSpec(name=call["name"])
+        ctx = self.context(call, UiCollector(call["id"]))
+        return await through_interceptors(spec, thaw(call["input"]), ctx, work)
 
     def _retried(self, call: Mapping[str, Any], once: Any) -> Any:
         retry = self.deps.tool_transient_retry
@@ -340,7 +347,8 @@ class ToolWork(RecordWork):
         publish("delegated", delegation.facts, self.run_id)
         started = deps.source.monotonic()
         try:
-            answer = await delegation.ask()
+            answer = await self._passed(call, delegation.ask)
+            answer = answer if isinstance(answer, dict) else {"text": str(answer)}  # an interceptor may say what it likes
         except (Exception, asyncio.CancelledError) as exc:  # what goes wrong with it is told to the model
             self._reraise(exc)
             if is_kernels_end(exc):

@@ -1,5 +1,6 @@
 """Questions, confirmations and forms as data: request, answer, and the rules that accept an answer. Pure."""
 
+from loomnb.asks.draft_7 import draft_7
 from loomnb.asks.forms import RAW, Choice, Field, FieldWidget, Form, Schema, form_of, invalid, payload_of
 from loomnb.asks.model import (
     Answers,
@@ -50,6 +51,7 @@ __all__ = [
     "accept_questions",
     "check_confirmation",
     "check_questions",
+    "draft_7",
     "form_of",
     "invalid",
     "payload_of",

@@ -16,6 +16,7 @@ from pydantic import BaseModel, PlainValidator, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import core_schema as core
 
+from loomnb.asks import draft_7 as older
 from loomnb.errors import NotJson, StepError
 from loomnb.jsonvalue import dumps, freeze, thaw
 
@@ -98,7 +99,7 @@ def draft_7(schema: Any, side: Literal["input", "output"]) -> dict[str, Any]:
         if side == "output":
             return {}
         raise _untold(schema, str(exc).splitlines()[0], exc) from exc
-    return cast("dict[str, Any]", _older(made))
+    return older(made)
 
 
 def shape_of(schema: Any, side: Literal["input", "output"] = "input") -> dict[str, Any] | None:
@@ -163,29 +164,3 @@ class _Generator(GenerateJsonSchema):
         decorators = getattr(inner.get("cls"), "__pydantic_decorators__", None)
         own = decorators.model_validators.values() if decorators is not None else ()
         return not any(validator.func is function for validator in own)
-
-
-_MAPS = ("properties", "patternProperties", "$defs", "definitions")
-_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
-_ONES = ("items", "additionalProperties", "additionalItems", "not", "contains", "propertyNames", "if", "then", "else")
-
-
-def _older(node: Any) -> Any:
-    """JSON Schema 2020-12, as pydantic writes it, in the words of draft 7. Names of properties and values are left alone."""
-    if not isinstance(node, dict):
-        return node
-    out: dict[str, Any] = {}
-    for key, value in node.items():
-        if key in _MAPS and isinstance(value, dict):
-            out["definitions" if key == "$defs" else key] = {name: _older(one) for name, one in value.items()}
-        elif key in _LISTS and isinstance(value, list):
-            out[key] = [_older(one) for one in value]
-        else:
-            out[key] = _older(value) if key in _ONES else value
-    if "prefixItems" in out:
-        rest = out.pop("items", None)
-        out["items"] = out.pop("prefixItems")
-        out |= {"additionalItems": rest} if rest is not None else {}
-    if "$ref" in out and len(out) > 1:  # draft 7 reads nothing that stands beside a reference
-        out = {"allOf": [{"$ref": out.pop("$ref")}], **out}
-    return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from loomnb.asks import draft_7
 from loomnb.errors import NotFound, Refused
 from loomnb.runtime import ModelTool
 from loomnb.tools import TOOLS, BaseTool, ServerTool, ToolSpec, container
@@ -26,7 +27,7 @@ def told_tools(names: Iterable[str]) -> tuple[list[ModelTool], list[Any]]:
             server: ServerTool[Any] = container().get(spec.made_of)
             providers.append(server.server_config())
         else:
-            ours.append(ModelTool(name=spec.name, description=spec.description, input_schema=_draft_7(spec.json_schema())))
+            ours.append(ModelTool(name=spec.name, description=spec.description, input_schema=draft_7(spec.json_schema())))
     return ours, providers
 
 
@@ -50,20 +51,3 @@ def callable_tool(name: str, allowed: Iterable[str] | None) -> BaseTool[Any, Any
     made = spec.made_of
     tool: BaseTool[Any, Any, Any, Any] = container().get(made) if isinstance(made, type) else made
     return tool
-
-
-def _draft_7(node: Any) -> Any:
-    """A schema of pydantic's Schema (2020-12) in the words of draft 7, as far as those use others: definitions and tuples."""
-    if isinstance(node, list):
-        return [_draft_7(one) for one in node]
-    if not isinstance(node, dict):
-        return node
-    out: dict[str, Any] = {"definitions" if key == "$defs" else key: _draft_7(value) for key, value in node.items()}
-    reference = out.get("$ref")
-    if isinstance(reference, str):
-        out["$ref"] = reference.replace("#/$defs/", "#/definitions/", 1)
-    if isinstance(out.get("prefixItems"), list):
-        rest = out.pop("items", None)
-        out["items"] = out.pop("prefixItems")
-        out |= {"additionalItems": rest} if rest is not None else {}
-    return out

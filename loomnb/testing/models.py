@@ -90,7 +90,11 @@ class ScriptedModel:
         elif turn < len(self._turns):
             said = self._turns[turn]
         else:
-            raise Refused(f"The script of this model says nothing for its turn number {turn + 1}: it has {len(self._turns)}.")
+            raise Refused(
+                f"The script of this model says nothing for its turn number {turn + 1}: it has {len(self._turns)}.",
+                advice="Add what it says next to the script, ScriptedModel([…]), and run the cells of the model and of its agent "
+                "again. To try again without that changes nothing.",
+            )
         result = self._result(said, turn)
         async for frame in self._frames(result, request.signal, turn):
             if request.sink is not None:

@@ -15,7 +15,7 @@ from loomnb.tools.injection import (
     resolve,
     supersede,
 )
-from loomnb.tools.pipeline import INTERCEPTORS, Call, ToolInterception, config_of, execute, perform, refuse_in_tool
+from loomnb.tools.pipeline import INTERCEPTORS, Call, ToolInterception, config_of, execute, intercepted, perform, refuse_in_tool
 from loomnb.tools.spec import TOOLS, ToolOptions, ToolSpec, check_name, spec_of
 from loomnb.tools.templates import render
 
@@ -45,6 +45,7 @@ __all__ = [
     "container",
     "documented",
     "execute",
+    "intercepted",
     "names_of",
     "overrides",
     "perform",

@@ -32,6 +32,7 @@ __all__ = [
     "add_interceptor",
     "config_of",
     "execute",
+    "intercepted",
     "perform",
     "prepare",
     "refuse_in_tool",
@@ -47,7 +48,7 @@ class ToolInterception:
     """What an interceptor sees of a call.
 
     Attributes:
-        tool: the tool; `tool.name`.
+        tool: the tool; `tool.name`. Of a tool of agents only: what is declared of it.
         args: the arguments, judged.
         run_context: the run that calls; empty ids outside any run.
         metadata: a dict all interceptors of the call share. `metadata["durationMs"]` is there once the tool has run.
@@ -188,12 +189,30 @@ def _can_await() -> bool:
 
 async def perform(call: Call) -> ToolEnvelope[Any, Any]:
     """Do a call: through the interceptors to the tool, and back."""
-    seen = ToolInterception(tool=call.tool, args=call.args, run_context=call.context)
+    return await intercepted(call.tool, call.args, call.context, lambda: _handle(call))
 
-    async def handle() -> ToolEnvelope[Any, Any]:
-        return await _handle(call, seen.metadata)
 
-    step: Next = handle
+async def intercepted(tool: Any, args: Any, context: RunContext[Any], work: Next) -> ToolEnvelope[Any, Any]:
+    """Do the work of a tool inside of the interceptors: for tools that are no BaseTool, such as those of agents.
+
+    Args:
+        tool: what the interceptors are told of; it has a `name`.
+        args: what it is called with, judged.
+        context: of the run that calls.
+        work: does it; each time an interceptor asks for it.
+    """
+    seen = ToolInterception(tool=tool, args=args, run_context=context)
+
+    async def timed() -> ToolEnvelope[Any, Any]:
+        attempt = CURRENT.get()
+        source = attempt.record.source if attempt is not None else SYSTEM
+        started = source.monotonic()
+        try:
+            return await work()
+        finally:
+            seen.metadata["durationMs"] = round((source.monotonic() - started) * 1000, 3)
+
+    step: Next = timed
     inside_out = sorted(INTERCEPTORS, key=lambda i: i.priority)[::-1]
     for interceptor in inside_out:
         step = _around(container().get(interceptor.cls), seen, step)
@@ -208,13 +227,11 @@ def _around(interceptor: Any, seen: ToolInterception, inner: Next) -> Next:
     return step
 
 
-async def _handle(call: Call, metadata: dict[str, Any]) -> ToolEnvelope[Any, Any]:
+async def _handle(call: Call) -> ToolEnvelope[Any, Any]:
     attempt = CURRENT.get()
-    source = attempt.record.source if attempt is not None else SYSTEM
     body = call.tool.body
     arguments = (call.args, call.context, call.options)[: _parameters(body)]
     token = _IN_TOOL.set(attempt)
-    started = source.monotonic()
     try:
         if inspect.iscoroutinefunction(body):
             value = await body(*arguments)
@@ -223,7 +240,6 @@ async def _handle(call: Call, metadata: dict[str, Any]) -> ToolEnvelope[Any, Any
             value = await value if inspect.isawaitable(value) else value
     finally:
         _IN_TOOL.reset(token)
-        metadata["durationMs"] = round((source.monotonic() - started) * 1000, 3)
     return _envelope(value, f"The tool {call.spec.name!r}")
 
 

@@ -336,3 +336,115 @@ def test_each_conversation_gets_its_own_answer_though_their_calls_have_the_same_
         assert [messages(chat)[-1] for chat in chats] == [("writer", "About rain"), ("writer", "About snow")]
         rows = session.sql("select input->>'task', output->>'text' from tool_calls order by seq").fetchall()
         assert rows == [("rain", "About rain"), ("snow", "About snow")]
+
+
+# -- no answer ------------------------------------------------------------------------------------------------
+
+
+def statuses(session: loom.Loom) -> list[Any]:
+    return [one for (one,) in session.sql("select output->>'status' from tool_calls").fetchall()]
+
+
+async def fails(request: Any, number: int) -> str:
+    raise loom.ModelError("The ink is dried up.")
+
+
+NO_ANSWER = [("boss", "It was started."), ("writer", "writer came to no answer: The ink is dried up.")]
+
+
+def test_a_started_agent_that_fails_is_told_of_in_the_conversation(tmp_path: Path) -> None:
+    with kernel(tmp_path / "s.duckdb") as session:
+        go = threading.Event()
+
+        async def writes(request: Any, number: int) -> str:
+            await asyncio.to_thread(go.wait, 20)
+            return await fails(request, number)
+
+        chat = agent(session, "boss", STARTS, detached=[agent(session, "writer", writes)]).chat()
+        at_rest(chat.send("Go"))
+        go.set()
+        at_rest(writer_run(session))
+
+        assert writer_run(session).status == "failed"
+        assert messages(chat) == NO_ANSWER
+        assert statuses(session) == ["failed"]
+
+
+def test_one_that_fails_again_is_told_of_once_and_its_late_answer_still_comes(tmp_path: Path) -> None:
+    path, says = tmp_path / "s.duckdb", {"now": fails}
+
+    def cells(session: loom.Loom) -> loom.Agent:
+        async def writes(request: Any, number: int) -> str:
+            return await says["now"](request, number)
+
+        return agent(session, "boss", STARTS, detached=[agent(session, "writer", writes)])
+
+    async def succeeds(request: Any, number: int) -> str:
+        return "A poem."
+
+    with kernel(path) as session:
+        go_on = cells(session).chat()
+        at_rest(go_on.send("Go"))
+        at_rest(writer_run(session))
+        thread_id = go_on.thread_id
+    for now, expected, status in ((fails, [], "failed"), (succeeds, [("writer", "A poem.")], "delivered")):
+        says["now"] = now
+        with kernel(path) as session:
+            chat = cells(session).chat(thread_id)
+            assert sorted(messages(chat)) == sorted(NO_ANSWER)
+            writer_run(session).retry()
+            at_rest(writer_run(session))
+
+            assert sorted(messages(chat)) == sorted([*NO_ANSWER, *expected])
+            assert statuses(session) == [status]
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at work", "waiting"])
+def test_a_started_agent_that_is_stopped_is_told_of_in_the_conversation(tmp_path: Path, waits: bool) -> None:
+    with kernel(tmp_path / "s.duckdb") as session:
+        begun = threading.Event()
+
+        async def writes(request: Any, number: int) -> Any:
+            begun.set()
+            if not waits:
+                await for_ever()
+            return [("publish", {})]
+
+        @loom.agent_tool(kind="action")
+        def publish() -> str:
+            """Publishes."""
+            return "published"
+
+        chat = agent(session, "boss", STARTS, detached=[agent(session, "writer", writes, tools=[publish])]).chat()
+        at_rest(chat.send("Go"))
+        assert begun.wait(20)
+        run = writer_run(session)
+        if waits:
+            at_rest(run)
+            assert run.status == "waiting"
+        run.cancel()
+        at_rest(run)
+
+        assert ("writer", "writer came to no answer: it was stopped") in messages(chat)
+        assert statuses(session)[0] == "canceled"
+    with kernel(tmp_path / "s.duckdb") as session:
+        said = session.sql("select content from messages where content like 'writer came%'").fetchall()
+        assert said == [("writer came to no answer: it was stopped",)]
+
+
+def test_a_failure_in_a_conversation_that_was_deleted_meanwhile_is_told_nowhere(tmp_path: Path) -> None:
+    with kernel(tmp_path / "s.duckdb") as session:
+        go = threading.Event()
+
+        async def writes(request: Any, number: int) -> str:
+            await asyncio.to_thread(go.wait, 20)
+            return await fails(request, number)
+
+        chat = agent(session, "boss", STARTS, detached=[agent(session, "writer", writes)]).chat()
+        at_rest(chat.send("Go"))
+        chat.delete()
+        go.set()
+        at_rest(writer_run(session))
+
+        assert writer_run(session).status == "failed"
+        assert session.sql("select count(*) from messages where content like 'writer came%'").fetchall() == [(0,)]

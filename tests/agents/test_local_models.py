@@ -13,74 +13,24 @@ import pytest
 
 from loomnb.agents.providers import LocalServer, LocalServerFailed, ModelPackageMissing, local_model
 from loomnb.errors import InvalidRequest
+from tests.agents.local_servers import is_alive, model_file, server_program
 from tests.agents.providing import asked
 
 ROOT = Path(__file__).parent.parent.parent
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the server's stand-in is a script with a first line for Unix")
 
-SERVER = """\
-#!{python}
-import argparse, http.server, json, os, sys
-parser = argparse.ArgumentParser()
-for name in ("--model", "--alias", "--ctx-size", "--host", "--port"):
-    parser.add_argument(name, required=True)
-parser.add_argument("--mode", default="good")
-said = parser.parse_args()
-assert not any("KEY" in name for name in os.environ), "it was given a key"
-print("loading", os.path.basename(said.model), "with", said.ctx_size, flush=True)
-if said.mode == "broken":
-    sys.exit("error: cannot read the tensors")
-looks = 0
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def log_message(self, *args): pass
-    def answer(self, status, told):
-        data = json.dumps(told).encode()
-        self.send_response(status)
-        self.send_header("content-length", str(len(data)))
-        self.send_header("content-type", "application/json")
-        self.end_headers()
-        self.wfile.write(data)
-    def do_GET(self):
-        global looks
-        looks += 1
-        ready = said.mode == "good" and looks > 2
-        self.answer(200 if ready else 503, {{"status": "ok" if ready else "loading"}})
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        message = {{"role": "assistant", "content": "I am " + asked["model"]}}
-        choice = {{"index": 0, "message": message, "finish_reason": "stop"}}
-        self.answer(200, {{"id": "1", "object": "chat.completion", "created": 1, "model": said.alias, "choices": [choice]}})
-
-http.server.ThreadingHTTPServer((said.host, int(said.port)), Handler).serve_forever()
-"""
-
 
 @pytest.fixture
 def gguf(tmp_path: Path) -> Path:
-    path = tmp_path / "tiny-model.gguf"
-    path.write_bytes(b"GGUF" + bytes(20))
-    return path
+    return model_file(tmp_path)
 
 
 @pytest.fixture
 def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for llama-server that is found."""
-    program = tmp_path / "bin" / "llama-server"
-    program.parent.mkdir()
-    program.write_text(SERVER.format(python=sys.executable))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    monkeypatch.setenv("PATH", str(server_program(tmp_path)), prepend=os.pathsep)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-not-for-a-local-server")
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.mark.usefixtures("on_path")

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 from mcp import MCPError
+from mcp.server import Server
 from starlette.responses import JSONResponse, Response
 
 import loomnb as loom
@@ -27,6 +28,7 @@ from loomnb.agents.mcp.errors import (
 )
 from loomnb.agents.mcp.security import UrlRules
 from loomnb.agents.mcp.transport import Watch, http_client
+from loomnb.errors import WorldFailed
 from loomnb.runtime import AbortSignal
 from tests.agents.mcp_servers import COMMAND, Front, answering, calculator, paged, redirecting, serving
 
@@ -361,6 +363,57 @@ def test_the_library_is_loaded_when_it_is_used() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
     assert done.stdout.strip() == "[]"
+
+
+# -- what a server says ----------------------------------------------------------------------------------
+
+
+def failing_with(code: int, text: str) -> Server[Any]:
+    """A server whose calls end with an error of the protocol."""
+
+    async def fails(ctx: Any, params: Any) -> Any:
+        raise MCPError(code, text)
+
+    return Server("failing", on_call_tool=fails)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(-32000, "MCP_TRANSPORT"), (-32001, "MCP_TIMEOUT"), (-32002, "MCP_PROTOCOL"), (-32603, "MCP_PROTOCOL"), (7, "MCP_PROTOCOL")],
+)
+def test_what_a_server_says_of_its_error_is_told_with_the_tool_and_the_server(code: int, kind: str) -> None:
+    with serving(failing_with(code, "The budget of March is spent.").streamable_http_app()) as (url, _):
+        with pytest.raises(WorldFailed) as caught:
+            called(at(url), "book", {})
+        assert caught.value.code == kind
+        assert caught.value.rpc_code == code  # type: ignore[attr-defined]
+        for told in ("The budget of March is spent.", "'book'", url, str(code)):
+            assert told in caught.value.message
+
+
+def test_what_a_server_says_beside_a_status_is_told(shared: tuple[str, Front], front: Front) -> None:
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "the disk is full"}}
+    front.answer = lambda method: JSONResponse(error, status_code=503)
+
+    with pytest.raises(McpTransportError, match=r"503.*the disk is full") as caught:
+        listed(at(shared[0]))
+    assert caught.value.rpc_code == -32603
+
+
+def test_of_a_bare_status_nobody_is_quoted(shared: tuple[str, Front], front: Front) -> None:
+    front.answer = answering(503)
+
+    with pytest.raises(McpTransportError, match=r"answered 503\.") as caught:
+        listed(at(shared[0]))
+    assert caught.value.rpc_code is None
+    assert "says" not in caught.value.message
+
+
+def test_a_long_text_of_a_server_is_cut() -> None:
+    found = classified("The server", MCPError(-32000, "x" * 10_000))
+
+    assert isinstance(found, WorldFailed)
+    assert len(found.message) < 600
 
 
 # -- told apart by type and code ----------------------------------------------------------------------

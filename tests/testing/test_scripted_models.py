@@ -186,6 +186,15 @@ def test_a_failure_is_not_put_on_record(tmp_path: Path) -> None:
     assert not (tmp_path / "tape.json").exists()
 
 
+def test_a_script_that_is_at_its_end_says_what_helps_and_that_trying_again_does_not() -> None:
+    with pytest.raises(Refused, match="turn number 1: it has 0") as caught:
+        played(ScriptedModel([]))
+
+    assert "Add what it says next to the script" in caught.value.advice
+    assert "retry" not in caught.value.advice
+    assert not caught.value.retryable
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 9}', '{"version": 1, "turns": [{}]}'], ids=repr)
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "tape.json").write_text(text)

@@ -93,7 +93,7 @@ async def list_tools(server: Server, *, timeout_ms: float, signal: AbortSignal |
                 return tools
         raise McpProtocolError(f"{server.where} lists its tools without end.")
 
-    return await _session(server, work, timeout_ms, signal)
+    return await _session(server, server.where, work, timeout_ms, signal)
 
 
 async def call_tool(
@@ -112,15 +112,18 @@ async def call_tool(
         found = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         return {key: found[key] for key in ("content", "structuredContent", "isError") if key in found}
 
-    return await _session(server, work, timeout_ms, signal)
+    where = f"The tool {name!r} of {server.where.replace('The ', 'the ', 1)}"
+    return await _session(server, where, work, timeout_ms, signal)
 
 
-async def _session(server: Server, work: Callable[[Client], Awaitable[T]], timeout_ms: float, signal: AbortSignal | None) -> T:
-    """Do something in a session of its own, and end it when the server, the caller or the time says so."""
+async def _session(
+    server: Server, where: str, work: Callable[[Client], Awaitable[T]], timeout_ms: float, signal: AbortSignal | None
+) -> T:
+    """Do something in a session of its own, and end it when the server, the caller or the time says so. `where`: for messages."""
     if isinstance(server, UrlServer):
         check_url(server.url, server.config.rules)
     _need_sdk()
-    watch = Watch(server.where, strict=isinstance(server, UrlServer) and server.transport == "sse")
+    watch = Watch(where, strict=isinstance(server, UrlServer) and server.transport == "sse")
     loop = asyncio.get_running_loop()
 
     def aborted(reason: BaseException) -> None:
@@ -133,7 +136,7 @@ async def _session(server: Server, work: Callable[[Client], Awaitable[T]], timeo
         failing = asyncio.ensure_future(watch.failed.wait())
         try:
             await asyncio.wait({at_work, failing}, timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
-            return _outcome(server, at_work, watch, timeout_ms, said)
+            return _outcome(at_work, watch, timeout_ms, said)
         finally:
             unlisten()
             watch.over = True
@@ -144,15 +147,15 @@ async def _session(server: Server, work: Callable[[Client], Awaitable[T]], timeo
                 at_work.exception()  # looked at: what a session says when it is ended from outside is nobody's news
 
 
-def _outcome(server: Server, at_work: asyncio.Future[T], watch: Watch, timeout_ms: float, said: IO[str]) -> T:
+def _outcome(at_work: asyncio.Future[T], watch: Watch, timeout_ms: float, said: IO[str]) -> T:
     if at_work.done() and not at_work.cancelled():
         error = at_work.exception()
         if error is None:
             return at_work.result()
-        raise watch.failure or _with_words(classified(server.where, error, watch.status), said)
+        raise watch.failure or _with_words(classified(watch.where, error, watch.status), said)
     if watch.failure is not None:
         raise watch.failure
-    raise McpTimeout(f"{server.where} took longer than {timeout_ms:g} ms.", advice="Allow more: timeout_ms=…, at most 900000.")
+    raise McpTimeout(f"{watch.where} took longer than {timeout_ms:g} ms.", advice="Allow more: timeout_ms=…, at most 900000.")
 
 
 def _with_words(error: BaseException, said: IO[str]) -> BaseException:
@@ -161,7 +164,9 @@ def _with_words(error: BaseException, said: IO[str]) -> BaseException:
         said.seek(0)
         lines = said.read()[-2000:].strip().splitlines()[-8:]
         if lines:
-            return McpTransportError(error.message, advice="\n".join(["It wrote:", *lines]), cause=error)
+            with_them = McpTransportError(error.message, advice="\n".join(["It wrote:", *lines]), cause=error)
+            with_them.rpc_code = error.rpc_code
+            return with_them
     return error
 
 

@@ -17,27 +17,37 @@ class McpSecurityError(Refused):
     code = "MCP_SECURITY"
 
 
-class McpAuthError(WorldFailed):
+class _McpFailed(WorldFailed):
+    """What a server, or the way to it, failed with.
+
+    Attributes:
+        rpc_code: of the error by which the server answered (JSON-RPC), where it did; the message has its text.
+    """
+
+    rpc_code: int | None = None
+
+
+class McpAuthError(_McpFailed):
     """The server does not let this caller in (401), or not do this (403)."""
 
     code = "MCP_AUTH"
     retryable = False
 
 
-class McpTimeout(WorldFailed):
+class McpTimeout(_McpFailed):
     """The server took longer than the call may take."""
 
     code = "MCP_TIMEOUT"
 
 
-class McpProtocolError(WorldFailed):
+class McpProtocolError(_McpFailed):
     """The server was reached, and what it says is an error of the protocol, or not of the protocol at all."""
 
     code = "MCP_PROTOCOL"
     retryable = False
 
 
-class McpTransportError(WorldFailed):
+class McpTransportError(_McpFailed):
     """The server could not be reached, or the connection broke."""
 
     code = "MCP_TRANSPORT"
@@ -45,26 +55,34 @@ class McpTransportError(WorldFailed):
 
 _CONNECTION_CLOSED = -32000
 _REQUEST_TIMEOUT = -32001
-"""The codes of the SDK for what its transport ran into; all others are the server's words."""
+"""The codes of the SDK for what its transport ran into. Servers answer with them, too, and then have something to say."""
+
+_STAND_INS = {"Server returned an error response", "Session terminated", "Not Found"}
+"""What the SDK puts where a server answered with a status only. It tells nothing, and no server said it."""
+
+_MOST = 500
+"""Characters of what a server says that go into a message."""
 
 # Classes of optional libraries by their names, so that this file needs none of them: httpx, anyio and the SDK.
 _TRANSPORT_TYPES = {"TransportError", "StreamError", "BrokenResourceError", "ClosedResourceError", "EndOfStream"}
 _PROTOCOL_TYPES = {"SSEError", "DecodingError"}
 
 
-def for_status(where: str, status: int) -> LoomError:
-    """The error of an answer over HTTP that is none of the protocol."""
+def for_status(where: str, status: int, said: str = "") -> LoomError:
+    """The error of an answer over HTTP that is none of the protocol; `said` is what it says beside."""
+    more = f" It says: {said}" if said else ""
     if status in (401, 403):
         return McpAuthError(
             f"{where} answered {status}: "
-            + ("it does not know this caller." if status == 401 else "this caller may not do that."),
+            + ("it does not know this caller." if status == 401 else "this caller may not do that.")
+            + more,
             advice="Name the variable that holds the key: host_header_env={host: {'authorization': 'MY_TOKEN'}}.",
         )
     if status in (408, 504):
-        return McpTimeout(f"{where} answered {status}: it took too long.")
+        return McpTimeout(f"{where} answered {status}: it took too long.{more}")
     if status == 429 or status >= 500:
-        return McpTransportError(f"{where} answered {status}.", advice="Try again later.")
-    return McpProtocolError(f"{where} answered {status}.", advice="Is this the address of the server's endpoint?")
+        return McpTransportError(f"{where} answered {status}.{more}", advice="Try again later.")
+    return McpProtocolError(f"{where} answered {status}.{more}", advice="Is this the address of the server's endpoint?")
 
 
 def classified(where: str, error: BaseException, status: int | None = None) -> BaseException:
@@ -98,18 +116,26 @@ def classified(where: str, error: BaseException, status: int | None = None) -> B
 
 
 def _of_code(where: str, error: Exception, status: int | None) -> LoomError:
-    code = getattr(error, "code", None)
+    code, said = getattr(error, "code", None), _said(error)
+    made: LoomError
     if code == _REQUEST_TIMEOUT:
-        return McpTimeout(f"{where} took too long.", cause=error)
-    if code == _CONNECTION_CLOSED:
-        return McpTransportError(f"{where} closed the connection before it had answered.", cause=error)
-    if status is not None:
+        made = McpTimeout(f"{where} took too long (error {code}): {said}", cause=error)
+    elif code == _CONNECTION_CLOSED:
+        made = McpTransportError(f"{where} did not do it (error {code}): {said}", cause=error)
+    elif status is not None and said in _STAND_INS:
         return for_status(where, status)
-    return McpProtocolError(f"{where} answered with the error {code}: {_said(error)}", cause=error)
+    elif status is not None:
+        made = for_status(where, status, said)
+    else:
+        made = McpProtocolError(f"{where} answered with the error {code}: {said}", cause=error)
+    if isinstance(made, _McpFailed) and isinstance(code, int):
+        made.rpc_code = code
+    return made
 
 
 def _said(error: BaseException) -> str:
-    return str(error).strip() or type(error).__name__
+    text = str(error).strip() or type(error).__name__
+    return text if len(text) <= _MOST else text[: _MOST - 1].rstrip() + "…"
 
 
 def _flat(error: BaseException) -> Iterator[BaseException]:

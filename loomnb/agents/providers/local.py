@@ -33,7 +33,10 @@ _LOOK = 0.1
 """Seconds between two looks at whether the server is ready."""
 
 _GRACE = 5.0
-"""Seconds a server has to end by itself before it is killed."""
+"""Seconds a server has to end by itself before its warden kills it."""
+
+_WARDEN = Path(__file__).with_name("warden.py")
+"""It stands between us and the server, and ends it when this process was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ def _program() -> _Program:
 
 class LocalServer:
     """A llama.cpp server for one model file. It starts with `start` or `with`, and ends with `stop`, with the `with`, or with the
-    process at the latest. A process that is killed (SIGKILL) cannot end it: `pid` says which it is.
+    process at the latest, also when that one is killed: a small process beside it (`warden.py`) sees to that. An interrupt of the
+    kernel does not reach it.
 
     Args:
         gguf_path: the model file.
@@ -102,11 +106,12 @@ class LocalServer:
         self._arguments = tuple(arguments)
         self._on_progress = on_progress
         self._guard = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None  # the warden
+        self._pid: int | None = None
         self._log: IO[bytes] | None = None
         self._port = 0
         self._native_output: bool | Literal["json_object"] = True
-        self._owner = os.getpid()
+        self._owner = 0
 
     @property
     def url(self) -> str:
@@ -121,8 +126,8 @@ class LocalServer:
 
     @property
     def pid(self) -> int | None:
-        """Its process; None while there is none."""
-        return self._process.pid if self._process is not None else None
+        """The server's process; None while there is none."""
+        return self._pid
 
     def start(self) -> Self:
         """Start it, and wait until it is ready. Nothing happens when it is started already.
@@ -139,15 +144,7 @@ class LocalServer:
             self._port = _free_port()
             self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed by stop
             try:
-                # No shell; the environment goes without keys, which a local server has no use for.
-                self._process = subprocess.Popen(  # noqa: S603
-                    self._command(program),
-                    stdin=subprocess.DEVNULL,
-                    stdout=self._log,
-                    stderr=subprocess.STDOUT,
-                    env=_without_keys(os.environ),
-                )
-                atexit.register(self.stop)
+                self._begin(self._command(program))
                 self._wait_for(program.ready)
             except OSError as exc:
                 self._end()
@@ -191,6 +188,30 @@ class LocalServer:
             *self._arguments,
         ]
 
+    def _begin(self, command: Sequence[str]) -> None:
+        """Start the warden with the server.
+
+        Raises:
+            LocalServerFailed: the server could not be started.
+        """
+        self._owner = os.getpid()
+        # No shell; without keys, which a local server has no use for; in a session of its own, for Jupyter sends an interrupt to
+        # the whole group of the kernel. -I and -S: nothing of the user's is imported into it.
+        self._process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-I", "-S", str(_WARDEN), f"{_GRACE:g}", str(os.getpid()), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=_without_keys(os.environ),
+            start_new_session=True,
+        )
+        atexit.register(self.stop)
+        assert self._process.stdout is not None
+        word, _, rest = self._process.stdout.readline().decode("utf-8", "replace").strip().partition(" ")
+        if word != "pid":
+            raise LocalServerFailed(f"The llama.cpp server could not be started: {rest or self._last_line()}.")
+        self._pid = int(rest)
+
     def _wait_for(self, path: str) -> None:
         assert self._process is not None
         begun = time.monotonic()
@@ -220,18 +241,19 @@ class LocalServer:
         return lines[-1][:300] if lines else "it wrote nothing"
 
     def _end(self) -> None:
-        process, log, self._process, self._log = self._process, self._log, None, None
+        process, log = self._process, self._log
+        self._process = self._log = self._pid = None
         atexit.unregister(self.stop)
         if log is not None:
             log.close()
         if process is None or os.getpid() != self._owner:
             return
-        process.terminate()
-        try:
-            process.wait(_GRACE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        if os.name == "posix":
+            process.terminate()  # a request; the pipe has told it already, unless something forked off holds the other end, too
+        process.wait()  # it kills a server that does not end in time
 
 
 def local_model(
