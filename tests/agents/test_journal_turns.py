@@ -17,6 +17,7 @@ from loomnb.agents.spi import QuotaVerdict
 from loomnb.runtime import TurnRequest
 from loomnb.studio.agents import Agent
 from loomnb.testing import Said, ScriptedModel, StillSource, at_rest
+from tests.agents.doubles import events_of
 from tests.agents.journaling import kernel, only_turn, sql, to_the_end
 from tests.blueprints.recovering import Gate
 from tests.helpers import PATIENCE, until
@@ -406,3 +407,24 @@ def test_a_budget_stops_before_the_next_call_and_a_retry_with_a_higher_one_goes_
         at_rest(run)
 
         assert (run.status, asked) == ("completed", [0, 1])
+
+
+# -- what is told of an end ----------------------------------------------------------------------------------
+
+
+def test_a_failed_turn_is_told_of_and_a_stopped_one_is_none(tmp_path: Path) -> None:
+    def breaks(request: TurnRequest, turn: int) -> Said:
+        raise OSError("The line is dead.")
+
+    def play() -> None:
+        with kernel(tmp_path / "s.duckdb") as session:
+            failed = Agent(ScriptedModel(breaks), name="breaking", store=session).run("Go")
+            at_rest(failed)
+            waiting = mailing(session).run("Mail bob")
+            at_rest(waiting)
+            waiting.cancel()
+            at_rest(waiting)
+
+    told = events_of("run.failed", play)
+
+    assert [(one["code"], one["message"]) for one in told] == [("run_failed", "The line is dead.")]
