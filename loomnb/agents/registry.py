@@ -260,6 +260,16 @@ class ToolRegistry:
         await show(entry, output, ctx)
         return output
 
+    async def check_admission(
+        self, name: str, ctx: ToolContext, policy: RolesPolicy, *, allowed_tools: Collection[str] | None = None
+    ) -> None:
+        """Whether a tool may be called at all, whatever with. Nothing of it runs.
+
+        Raises:
+            ToolNotFoundError, ToolDisabledError, ToolForbiddenError: it may not, in the contract's order.
+        """
+        await self._admitted(name, ctx, policy, allowed_tools)
+
     async def _admitted(self, name: str, ctx: ToolContext, policy: RolesPolicy, allowed_tools: Collection[str] | None) -> Entry:
         entry = self._entries.get(name)
         if entry is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -190,8 +191,9 @@ class ToolWork(RecordWork):
         approval: dict[str, Any] = {"mode": "ask", "approver": required.approver}
         ttl = required.ttl_ms
         if ttl is not None and 0 < ttl < float("inf"):
-            approval["ttlMs"] = int(ttl)
-            approval["expiresAt"] = (deps.source.now() + timedelta(milliseconds=int(ttl))).isoformat()
+            with contextlib.suppress(OverflowError):  # later than any date there is: for ever
+                approval["expiresAt"] = (deps.source.now() + timedelta(milliseconds=int(ttl))).isoformat()
+                approval["ttlMs"] = int(ttl)
         return approval, {"approver": required.approver, "expires_at": approval.get("expiresAt")}
 
     # -- running ----------------------------------------------------------------------------------
@@ -251,6 +253,8 @@ class ToolWork(RecordWork):
         spec = self.deps.registry.spec(name)
         if spec is not None and spec.kind == "action" and claim["kind"] != "action":
             # It was not offered as an action, so nobody was asked: that it can be had by now does not make it approved.
+            ctx = self.context(call, UiCollector(call["id"]))
+            await self.deps.registry.check_admission(name, ctx, self.deps.roles_policy, allowed_tools=self.allow_list())
             raise ToolForbiddenError(name)
         dispatch = optional(self.hooks, "dispatch_tool")
         if dispatch is not None:
