@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from loomnb.agents.results import (
     denied_result,
@@ -19,7 +19,7 @@ from loomnb.agents.results import (
     never_started_result,
     stopped_result,
 )
-from loomnb.agents.spi import ChatMessage, HistoryContext, HistorySelection, HistorySummary
+from loomnb.agents.spi import AgentStore, ChatMessage, HistoryContext, HistorySelection, HistorySummary, optional, settled
 from loomnb.errors import InvalidRequest
 from loomnb.runtime import ModelProvider, TurnRequest
 
@@ -27,9 +27,11 @@ __all__ = [
     "SUMMARY_INSTRUCTION",
     "SummarizingHistory",
     "WindowHistory",
+    "call_outcomes",
     "drop_blank",
     "estimate_tokens",
     "model_messages",
+    "outcomes_of",
     "settle_history",
     "summarizing_history",
     "unanswered_calls",
@@ -59,6 +61,39 @@ def unanswered_calls(messages: Iterable[ChatMessage]) -> list[str]:
     return [str(call["id"]) for message in messages for call in message.tool_calls or () if str(call["id"]) not in answered]
 
 
+async def call_outcomes(
+    store: AgentStore, thread_id: str, run_id: str | None, ids: Sequence[str]
+) -> Mapping[str, Mapping[str, Any]]:
+    """How far calls of one run came, by id. A store that cannot tell runs apart is asked about the ids alone.
+
+    Some servers count the ids of calls from nought in each answer: the call of another conversation may have the same.
+
+    Args:
+        store: where the rows are.
+        thread_id: the thread that has the calls.
+        run_id: the run that made them; None: it is not known.
+        ids: of the calls.
+    """
+    of_run, of_all = optional(store, "outcomes_of_run"), optional(store, "tool_call_outcomes")
+    if of_run is not None:
+        return cast("Mapping[str, Mapping[str, Any]]", await settled(of_run(thread_id, run_id, ids)))
+    return cast("Mapping[str, Mapping[str, Any]]", await settled(of_all(ids))) if of_all is not None else {}
+
+
+async def outcomes_of(store: AgentStore, thread_id: str, messages: Sequence[ChatMessage]) -> dict[str, Mapping[str, Any]]:
+    """How far the calls of a thread came that have no result, by id: what `settle_history` is given."""
+    unanswered = set(unanswered_calls(messages))
+    by_run: dict[str | None, list[str]] = {}
+    for message in messages if unanswered else ():
+        open_calls = [str(call["id"]) for call in message.tool_calls or () if str(call["id"]) in unanswered]
+        if open_calls:
+            by_run.setdefault(message.run_id, []).extend(open_calls)
+    found: dict[str, Mapping[str, Any]] = {}
+    for run_id, ids in by_run.items():
+        found.update(await call_outcomes(store, thread_id, run_id, ids))
+    return found
+
+
 def settle_history(messages: Sequence[ChatMessage], outcomes: Mapping[str, Mapping[str, Any]]) -> Sequence[ChatMessage]:
     """The history with exactly one result for every call, on the message that has the call.
 
@@ -75,8 +110,8 @@ def settle_history(messages: Sequence[ChatMessage], outcomes: Mapping[str, Mappi
         The very sequence, when nothing was missing; else a new one, in which complete messages are the same objects.
     """
     strays = _strays(messages)
-    settled = [_settle(message, outcomes, strays) for message in messages]
-    return messages if all(new is old for new, old in zip(settled, messages, strict=True)) else settled
+    complete = [_settle(message, outcomes, strays) for message in messages]
+    return messages if all(new is old for new, old in zip(complete, messages, strict=True)) else complete
 
 
 def _strays(messages: Iterable[ChatMessage]) -> dict[str, Mapping[str, Any]]:

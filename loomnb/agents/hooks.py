@@ -19,7 +19,7 @@ from loomnb.agents.child_runs import ChildRuns
 from loomnb.agents.control_flow import NonDeterminismError
 from loomnb.agents.delegation import StartAgent
 from loomnb.agents.failures import RepeatedCallError
-from loomnb.agents.history import drop_blank, settle_history, unanswered_calls
+from loomnb.agents.history import drop_blank, outcomes_of, settle_history
 from loomnb.agents.journal_batch import collecting
 from loomnb.agents.journal_store import JournalAgentStore
 from loomnb.agents.registry import ToolRegistry
@@ -145,8 +145,7 @@ class JournalHooks:
         first = ids.index(mark["first"]) if mark["first"] in ids else 0
         last = ids.index(mark["last"]) + 1 if mark["last"] in ids else 0
         messages = messages[first:last]
-        open_calls = unanswered_calls(messages)
-        outcomes = await self._store.tool_call_outcomes(open_calls) if open_calls else {}
+        outcomes = await outcomes_of(self._store, self._thread_id, messages)
         told = [m.to_json() for m in drop_blank(settle_history(messages, outcomes))]
         return {**mark, "messages": told[mark["dropped"] :], "dropped": told[: mark["dropped"]]}
 

@@ -116,6 +116,21 @@ class MemoryRows:
         """How far calls came, by id (see `outcome_of`); ids without a row are left out."""
         return {id_: outcome_of(row) for id_ in ids if (row := self._row(id_)) is not None}
 
+    async def outcomes_of_run(self, thread_id: str, run_id: str | None, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The same of calls that one run made, whichever other calls have their ids.
+
+        Args:
+            thread_id: the thread that has the calls: the run's own, or a fork of it.
+            run_id: the run; None: of any run in this thread.
+            ids: of the calls.
+        """
+        rows = self.tool_calls(thread_id)
+        origin = await self.thread_of_run(run_id) if run_id is not None else None
+        if origin is not None and origin != thread_id:
+            rows = (*self.tool_calls(origin), *rows)
+        theirs = {row.id: row for row in rows if run_id is None or row.run_id in (run_id, None)}
+        return {id_: outcome_of(theirs[id_]) for id_ in ids if id_ in theirs}
+
     async def fail_unsettled_tool_calls(self, run_id: str, error: str) -> int:
         """Mark the calls of a run that still wait for somebody as failed; how many there were. One that somebody agreed to had
         begun: it is told so, and not by `error`."""

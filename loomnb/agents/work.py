@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.gating import run_input_chain
-from loomnb.agents.history import drop_blank, settle_history, unanswered_calls
+from loomnb.agents.history import drop_blank, outcomes_of, settle_history
 from loomnb.agents.spi import ChatMessage, HistoryContext, HistorySelection, ModelPrice, Prompt, optional, settled
 from loomnb.agents.work_base import hash_of, jsonable
 from loomnb.agents.work_model import ModelWork
@@ -84,9 +84,8 @@ class TurnWork(ModelWork):
         else:
             thread = await self.deps.store.get_thread(self.given.thread_id)
         messages: Sequence[ChatMessage] = thread.messages if thread is not None else ()
-        open_calls = unanswered_calls(messages)
-        outcomes = (await self.store_optional("tool_call_outcomes", open_calls)) if open_calls else {}
-        messages = drop_blank(settle_history(messages, outcomes or {}))
+        outcomes = await outcomes_of(self.deps.store, self.given.thread_id, messages)
+        messages = drop_blank(settle_history(messages, outcomes))
         chosen = self._select(messages) if selected else HistorySelection(keep=messages)
         return {
             "messages": [m.to_json() for m in chosen.keep],

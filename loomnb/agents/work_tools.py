@@ -14,6 +14,7 @@ from loomnb.agents.delegation import Delegation, is_kernels_end, is_receipt
 from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.elicitation import ASK_TOOL, ask_definition, check_ask
 from loomnb.agents.failures import text_of
+from loomnb.agents.history import call_outcomes
 from loomnb.agents.memories import REMEMBER_TOOL, memories_of, memory_block, remember_definition
 from loomnb.agents.memories import told_resolved as memory_resolved
 from loomnb.agents.retrying import TransientRetry, invoke_with_transient_retry
@@ -358,7 +359,7 @@ class ToolWork(RecordWork):
 
     async def _receipted(self, call_id: str, receipt: Mapping[str, Any]) -> None:
         """Put a receipt on the row of its call at once, for the answer may come before the turn's next checkpoint."""
-        known = (await self.store_optional("tool_call_outcomes", [call_id])) or {}
+        known = await call_outcomes(self.deps.store, self.given.thread_id, self.run_id, [call_id])
         if not is_receipt((known.get(call_id) or {}).get("output")):
             await self.change_call(call_id, {"output": dict(receipt)})
 

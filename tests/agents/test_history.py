@@ -23,6 +23,7 @@ from loomnb.agents.spi import Actor, ChatMessage, HistoryContext, HistorySummary
 from loomnb.errors import InvalidRequest
 from loomnb.runtime import TurnRequest, TurnResult
 from loomnb.testing import ScriptedModel, StillSource
+from tests.agents.looping import Hooks, Suspended, deps, said, tool, turn
 
 CTX = HistoryContext(actor=Actor(id="ann"), thread_id="t")
 
@@ -142,6 +143,24 @@ def test_a_history_is_settled_from_the_rows_of_a_store() -> None:
         return [str(one.get("error", "ran"))[:30] for one in settled[0].tool_results or ()]
 
     assert asyncio.run(story()) == ["ran", "This call started and was stop", "This call never started, so it"]
+
+
+def test_a_call_that_never_ended_is_not_told_what_another_conversations_call_of_its_id_gave() -> None:
+    def stops(given: Any, ctx: Any) -> Any:
+        raise Suspended
+
+    call = said("", ("look", {}))
+    first = deps([call], tool("look", stops))
+    with pytest.raises(Suspended):
+        turn(first, Hooks(run_id="r1"))
+    theirs = deps([call, "Done."], tool("look", lambda given, ctx: "a secret"), store=first.store)
+    turn(theirs, Hooks(run_id="r2"), thread_id="t2", actor=Actor(id="bob"))
+    model = ScriptedModel(lambda request, n: "Go on.")
+    turn(deps(model, store=first.store), Hooks(run_id="r3"))
+
+    (told,) = model.requests[0].messages[1]["toolResults"]
+    assert (told["id"], told["output"]) == ("call-look", None)
+    assert "never completed" in told["error"]
 
 
 @pytest.mark.case("agents:B01")
