@@ -125,18 +125,23 @@ class JournalHooks:
                 raise
 
     async def _load_thread(self, name: str, fn: Callable[[], Awaitable[Any]]) -> Any:
-        """The history, of which only the ends are put on record: it stands in the journal already, and does not change."""
+        """The history, of which only the ends are put on record where it is one piece of the thread: that stands in the journal
+        already, and does not change. What a policy of somebody's own made of it is put on record whole."""
         full: Any = None
 
         async def ends() -> Any:
             nonlocal full
             full = await fn()
+            if not full["isPiece"]:
+                return full
             told = [m["id"] for m in (*full["dropped"], *full["messages"]) if m.get("id")]
             kept = {"first": told[0] if told else None, "last": told[-1] if told else None, "dropped": len(full["dropped"])}
             return {**kept, "title": full["title"], "hasAssistant": full["hasAssistant"]}
 
         mark = await self._checkpoint(name, ends)
-        return full if full is not None else await self._loaded(mark)
+        if full is not None:
+            return full
+        return mark if "messages" in mark else await self._loaded(mark)
 
     async def _loaded(self, mark: Mapping[str, Any]) -> Any:
         thread = await self._store.load_thread_for_turn(self._thread_id)
