@@ -17,6 +17,7 @@ from loomnb.agents.results import (
     failed_result,
     lost_result,
     never_started_result,
+    preflight_denied_result,
     stopped_result,
 )
 from loomnb.agents.spi import AgentStore, ChatMessage, HistoryContext, HistorySelection, HistorySummary, optional, settled
@@ -147,6 +148,8 @@ def _result_of(call: Mapping[str, Any], outcome: Mapping[str, Any] | None) -> di
     if outcome is None:
         return lost_result(id_, name)
     match outcome.get("status"):
+        case "rejected" if outcome.get("error") and not outcome.get("reason"):  # no person did: the tool's own check
+            return preflight_denied_result(id_, name, outcome["error"])
         case "rejected":
             return denied_result(id_, name, outcome.get("reason"))
         case "expired":

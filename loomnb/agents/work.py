@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from loomnb.agents.diagnostics import publish, span
+from loomnb.agents.elicitation import is_unanswered_intake
 from loomnb.agents.gating import run_input_chain
 from loomnb.agents.history import SummarizingHistory, WindowHistory, drop_blank, outcomes_of, settle_history
 from loomnb.agents.spi import ChatMessage, HistoryContext, HistorySelection, ModelPrice, Prompt, optional, settled
@@ -94,7 +95,7 @@ class TurnWork(ModelWork):
             "messages": [m.to_json() for m in chosen.keep],
             "dropped": [m.to_json() for m in chosen.drop],
             "title": thread.title if thread is not None else "",
-            "hasAssistant": any(m.role == "assistant" for m in messages),
+            "hasAssistant": any(m.role == "assistant" and not is_unanswered_intake(m) for m in messages),
             "isPiece": self.deps.history_policy is None
             or isinstance(self.deps.history_policy, (WindowHistory, SummarizingHistory)),
         }

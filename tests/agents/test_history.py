@@ -163,6 +163,14 @@ def test_a_call_that_never_ended_is_not_told_what_another_conversations_call_of_
     assert "never completed" in told["error"]
 
 
+def test_a_call_that_its_tools_own_check_refused_is_not_told_as_declined_by_a_person() -> None:
+    (settled,) = settle_history([assistant("", "a")], {"a": {"status": "rejected", "error": "too late"}})
+    (told,) = settled.tool_results or ()
+
+    assert (told["denied"], told["output"]) == (True, {"rejected": True, "reason": "too late"})
+    assert "A person" not in told["error"]
+
+
 @pytest.mark.case("agents:B01")
 def test_blank_answers_are_not_told_and_calls_without_text_are() -> None:
     calls = assistant("", "a", results=[result("a")])
