@@ -146,9 +146,7 @@ class MemoryRows:
 
     async def remembered_approvals(self, thread_id: str) -> tuple[str, ...]:
         """Names of the tools that were approved in this thread for all later calls, in the order they were."""
-        names = [
-            row.tool_name for row in self._rows_of(thread_id).values() if row.remember and row.status in ("executed", "failed")
-        ]
+        names = [row.tool_name for row in self._rows_of(thread_id) if row.remember and row.status in ("executed", "failed")]
         return tuple(dict.fromkeys(names))
 
     async def tool_call_approval(self, tool_call_id: str) -> dict[str, Any] | None:
@@ -327,8 +325,8 @@ class MemoryRows:
             raise NotFound(f"There is no tool call {tool_call_id!r}.")
         return place, self._calls[place]
 
-    def _rows_of(self, thread_id: str) -> dict[str, ToolCallRow]:
-        return {place[2]: self._calls[place].row for place in self._of_thread.get(thread_id, ())}
+    def _rows_of(self, thread_id: str) -> list[ToolCallRow]:
+        return [self._calls[place].row for place in self._of_thread.get(thread_id, ())]
 
 
 def check_changes(what: str, changes: Iterable[str], allowed: Iterable[str]) -> None:

@@ -147,6 +147,25 @@ class AgentStoreRowsContract(StoreStories):
 
         self.play(story)
 
+    def test_calls_of_one_id_in_several_runs_of_a_thread_are_told_apart(self) -> None:
+        async def story(store: Any, _: StillSource) -> None:
+            await store.create_thread(actor=ANN, id="t")
+            rows: dict[str, dict[str, Any]] = {
+                "r1": {"tool_name": "send", "status": "executed", "decided_by": "ann", "remember": True},
+                "r2": {"tool_name": "pay", "status": "rejected", "decided_by": "ann"},
+                "r3": {"tool_name": "pay", "status": "executed", "decided_by": "ann"},
+            }
+            for run, row in rows.items():
+                call = {"id": "c", "name": row["tool_name"], "input": {}, "kind": "action"}
+                await store.append_message("t", spi.ChatMessage(role="assistant", tool_calls=[call], run_id=run))
+                await store.record_tool_call(spi.ToolCallRow(id="c", thread_id="t", run_id=run, approver="requester", **row))
+            told = [call["approval"]["status"] for m in (await store.get_thread("t")).messages for call in m.tool_calls]
+
+            assert told == ["approved", "rejected", "approved"]
+            assert list(await store.remembered_approvals("t")) == ["send"]
+
+        self.play(story)
+
     def test_remembered_approvals_are_of_one_thread_and_of_calls_that_were_agreed_to(self) -> None:
         async def story(store: Any, _: StillSource) -> None:
             for name in ("t", "u"):
