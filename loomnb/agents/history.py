@@ -57,9 +57,18 @@ _SUMMARY_REQUEST = "Summarize the conversation up to here."
 
 def unanswered_calls(messages: Iterable[ChatMessage]) -> list[str]:
     """The ids of calls without a result, in their order: what to ask a store's `tool_call_outcomes` about."""
-    messages = list(messages)
-    answered = {str(result.get("id")) for message in messages for result in message.tool_results or ()}
-    return [str(call["id"]) for message in messages for call in message.tool_calls or () if str(call["id"]) not in answered]
+    return [id_ for _, id_ in _unanswered([*messages])]
+
+
+def _unanswered(messages: Sequence[ChatMessage]) -> list[tuple[str | None, str]]:
+    """The same, each with the run that made it."""
+    strays = _strays(messages)
+    found: list[tuple[str | None, str]] = []
+    for message in messages:
+        own = {str(result.get("id")) for result in message.tool_results or ()}
+        ids = (str(call["id"]) for call in message.tool_calls or ())
+        found += [(message.run_id, id_) for id_ in ids if id_ not in own and id_ not in strays]
+    return found
 
 
 async def call_outcomes(
@@ -83,12 +92,9 @@ async def call_outcomes(
 
 async def outcomes_of(store: AgentStore, thread_id: str, messages: Sequence[ChatMessage]) -> dict[str, Mapping[str, Any]]:
     """How far the calls of a thread came that have no result, by id: what `settle_history` is given."""
-    unanswered = set(unanswered_calls(messages))
     by_run: dict[str | None, list[str]] = {}
-    for message in messages if unanswered else ():
-        open_calls = [str(call["id"]) for call in message.tool_calls or () if str(call["id"]) in unanswered]
-        if open_calls:
-            by_run.setdefault(message.run_id, []).extend(open_calls)
+    for run_id, id_ in _unanswered(messages):
+        by_run.setdefault(run_id, []).append(id_)
     found: dict[str, Mapping[str, Any]] = {}
     for run_id, ids in by_run.items():
         found.update(await call_outcomes(store, thread_id, run_id, ids))

@@ -131,6 +131,12 @@ def test_the_calls_without_a_result_are_known() -> None:
     assert unanswered_calls(messages) == ["a", "c"]
 
 
+def test_a_call_whose_id_has_a_result_on_another_calls_message_has_none() -> None:
+    messages = [assistant("", "a"), assistant("", "a", results=[result("a")])]
+
+    assert unanswered_calls(messages) == ["a"]
+
+
 def test_a_history_is_settled_from_the_rows_of_a_store() -> None:
     async def story() -> list[str]:
         store = InMemoryAgentStore(source=StillSource())
