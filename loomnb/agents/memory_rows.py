@@ -79,8 +79,14 @@ class MemoryRows:
         place, _ = self._call(tool_call_id)
         self._change_call(place, changes)
 
-    async def update_call_of_run(self, thread_id: str, run_id: str, tool_call_id: str, changes: Mapping[str, Any]) -> bool:
+    async def update_call_of_run(self, thread_id: str, run_id: str | None, tool_call_id: str, changes: Mapping[str, Any]) -> bool:
         """Change the row of a call that a run made, whichever other call has its id: some servers count ids from nought.
+
+        Args:
+            thread_id: the thread that has the call.
+            run_id: the run; None: it is not known, and the latest of this thread is meant.
+            tool_call_id: the call.
+            changes: as for `update_tool_call`.
 
         Returns:
             Whether there is such a row.
@@ -88,11 +94,17 @@ class MemoryRows:
         Raises:
             InvalidRequest, NotJson: as `update_tool_call`.
         """
-        place = (thread_id, run_id, tool_call_id)
-        if place not in self._calls:
+        place = self._place_of(thread_id, run_id, tool_call_id)
+        if place is None:
             return False
         self._change_call(place, changes)
         return True
+
+    def _place_of(self, thread_id: str, run_id: str | None, tool_call_id: str) -> Place | None:
+        if run_id is not None:
+            place = (thread_id, run_id, tool_call_id)
+            return place if place in self._calls else None
+        return next((place for place in reversed(self._of_thread.get(thread_id, {})) if place[2] == tool_call_id), None)
 
     def _change_call(self, place: Place, changes: Mapping[str, Any]) -> None:
         stored = self._calls[place]
