@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from loomnb.agents.approvals import NOBODY, REPEAT, accept_ask
 from loomnb.agents.delegation import StartAgent
 from loomnb.agents.deps import LoopDeps
+from loomnb.agents.diagnostics import publish
 from loomnb.agents.failures import RunCancelledError, agent_failure_code, stream_failure, text_of
 from loomnb.agents.frames import frame
 from loomnb.agents.hooks import JournalHooks
@@ -242,8 +243,10 @@ class AgentRunDefinition:
             await announce_end(store, record.id, self.name, record.loaded_args, stream_failure(exc))
         live.add_rows(rows)
         await live.flush()
-        last = frame("cancelled") if isinstance(exc, RunCancelledError) else frame("error", **stream_failure(exc))
-        _STREAMS.finish(record.id, last)
+        is_stop = isinstance(exc, RunCancelledError)
+        if not is_stop:  # who stops a run is no failure of it
+            publish("run.failed", {"runId": record.id, "code": code, "message": text_of(exc)}, record.id)
+        _STREAMS.finish(record.id, frame("cancelled") if is_stop else frame("error", **stream_failure(exc)))
 
 
 async def _forget_turn(store: JournalAgentStore, run_id: str, thread_id: str) -> None:

@@ -30,10 +30,12 @@ __all__ = [
     "check_intake",
     "intake_message",
     "intake_request",
+    "is_unanswered_intake",
     "settle_answers",
 ]
 
 ASK_TOOL = "ask"
+_INTAKE = "intake-"
 _MOST = 5
 _MOST_DIGITS = 30
 
@@ -163,7 +165,16 @@ def intake_request(intake: Intake, run_id: str, has_assistant: bool) -> dict[str
     """Whether the questions are asked now, and their request."""
     if intake.when == "thread-start" and has_assistant:
         return {"asked": False}
-    return {"asked": True, "request": _request(f"intake-{run_id}", "intake", intake)}
+    return {"asked": True, "request": _request(f"{_INTAKE}{run_id}", "intake", intake)}
+
+
+def is_unanswered_intake(message: ChatMessage) -> bool:
+    """Whether a message of a settled history is the questions that a turn began with, and ended before they were answered."""
+    calls, results = message.tool_calls or (), message.tool_results or ()
+    return bool(calls) and all(
+        str(call["id"]).startswith(_INTAKE) and any(r.get("id") == call["id"] and r.get("error") is not None for r in results)
+        for call in calls
+    )
 
 
 def _request(request_id: str, source: str, asked: _Ask) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from loomnb.agents.results import (
     denied_result,
@@ -17,9 +17,10 @@ from loomnb.agents.results import (
     failed_result,
     lost_result,
     never_started_result,
+    preflight_denied_result,
     stopped_result,
 )
-from loomnb.agents.spi import ChatMessage, HistoryContext, HistorySelection, HistorySummary
+from loomnb.agents.spi import AgentStore, ChatMessage, HistoryContext, HistorySelection, HistorySummary, optional, settled
 from loomnb.errors import InvalidRequest
 from loomnb.runtime import ModelProvider, TurnRequest
 
@@ -27,9 +28,11 @@ __all__ = [
     "SUMMARY_INSTRUCTION",
     "SummarizingHistory",
     "WindowHistory",
+    "call_outcomes",
     "drop_blank",
     "estimate_tokens",
     "model_messages",
+    "outcomes_of",
     "settle_history",
     "summarizing_history",
     "unanswered_calls",
@@ -54,9 +57,48 @@ _SUMMARY_REQUEST = "Summarize the conversation up to here."
 
 def unanswered_calls(messages: Iterable[ChatMessage]) -> list[str]:
     """The ids of calls without a result, in their order: what to ask a store's `tool_call_outcomes` about."""
-    messages = list(messages)
-    answered = {str(result.get("id")) for message in messages for result in message.tool_results or ()}
-    return [str(call["id"]) for message in messages for call in message.tool_calls or () if str(call["id"]) not in answered]
+    return [id_ for _, id_ in _unanswered([*messages])]
+
+
+def _unanswered(messages: Sequence[ChatMessage]) -> list[tuple[str | None, str]]:
+    """The same, each with the run that made it."""
+    strays = _strays(messages)
+    found: list[tuple[str | None, str]] = []
+    for message in messages:
+        own = {str(result.get("id")) for result in message.tool_results or ()}
+        ids = (str(call["id"]) for call in message.tool_calls or ())
+        found += [(message.run_id, id_) for id_ in ids if id_ not in own and id_ not in strays]
+    return found
+
+
+async def call_outcomes(
+    store: AgentStore, thread_id: str, run_id: str | None, ids: Sequence[str]
+) -> Mapping[str, Mapping[str, Any]]:
+    """How far calls of one run came, by id. A store that cannot tell runs apart is asked about the ids alone.
+
+    Some servers count the ids of calls from nought in each answer: the call of another conversation may have the same.
+
+    Args:
+        store: where the rows are.
+        thread_id: the thread that has the calls.
+        run_id: the run that made them; None: it is not known.
+        ids: of the calls.
+    """
+    of_run, of_all = optional(store, "outcomes_of_run"), optional(store, "tool_call_outcomes")
+    if of_run is not None:
+        return cast("Mapping[str, Mapping[str, Any]]", await settled(of_run(thread_id, run_id, ids)))
+    return cast("Mapping[str, Mapping[str, Any]]", await settled(of_all(ids))) if of_all is not None else {}
+
+
+async def outcomes_of(store: AgentStore, thread_id: str, messages: Sequence[ChatMessage]) -> dict[str, Mapping[str, Any]]:
+    """How far the calls of a thread came that have no result, by id: what `settle_history` is given."""
+    by_run: dict[str | None, list[str]] = {}
+    for run_id, id_ in _unanswered(messages):
+        by_run.setdefault(run_id, []).append(id_)
+    found: dict[str, Mapping[str, Any]] = {}
+    for run_id, ids in by_run.items():
+        found.update(await call_outcomes(store, thread_id, run_id, ids))
+    return found
 
 
 def settle_history(messages: Sequence[ChatMessage], outcomes: Mapping[str, Mapping[str, Any]]) -> Sequence[ChatMessage]:
@@ -75,8 +117,8 @@ def settle_history(messages: Sequence[ChatMessage], outcomes: Mapping[str, Mappi
         The very sequence, when nothing was missing; else a new one, in which complete messages are the same objects.
     """
     strays = _strays(messages)
-    settled = [_settle(message, outcomes, strays) for message in messages]
-    return messages if all(new is old for new, old in zip(settled, messages, strict=True)) else settled
+    complete = [_settle(message, outcomes, strays) for message in messages]
+    return messages if all(new is old for new, old in zip(complete, messages, strict=True)) else complete
 
 
 def _strays(messages: Iterable[ChatMessage]) -> dict[str, Mapping[str, Any]]:
@@ -112,6 +154,8 @@ def _result_of(call: Mapping[str, Any], outcome: Mapping[str, Any] | None) -> di
     if outcome is None:
         return lost_result(id_, name)
     match outcome.get("status"):
+        case "rejected" if outcome.get("error") and not outcome.get("reason"):  # no person did: the tool's own check
+            return preflight_denied_result(id_, name, outcome["error"])
         case "rejected":
             return denied_result(id_, name, outcome.get("reason"))
         case "expired":

@@ -19,7 +19,7 @@ from loomnb.agents.child_runs import ChildRuns
 from loomnb.agents.control_flow import NonDeterminismError
 from loomnb.agents.delegation import StartAgent
 from loomnb.agents.failures import RepeatedCallError
-from loomnb.agents.history import drop_blank, settle_history, unanswered_calls
+from loomnb.agents.history import drop_blank, outcomes_of, settle_history
 from loomnb.agents.journal_batch import collecting
 from loomnb.agents.journal_store import JournalAgentStore
 from loomnb.agents.registry import ToolRegistry
@@ -125,18 +125,23 @@ class JournalHooks:
                 raise
 
     async def _load_thread(self, name: str, fn: Callable[[], Awaitable[Any]]) -> Any:
-        """The history, of which only the ends are put on record: it stands in the journal already, and does not change."""
+        """The history, of which only the ends are put on record where it is one piece of the thread: that stands in the journal
+        already, and does not change. What a policy of somebody's own made of it is put on record whole."""
         full: Any = None
 
         async def ends() -> Any:
             nonlocal full
             full = await fn()
+            if not full["isPiece"]:
+                return full
             told = [m["id"] for m in (*full["dropped"], *full["messages"]) if m.get("id")]
             kept = {"first": told[0] if told else None, "last": told[-1] if told else None, "dropped": len(full["dropped"])}
             return {**kept, "title": full["title"], "hasAssistant": full["hasAssistant"]}
 
         mark = await self._checkpoint(name, ends)
-        return full if full is not None else await self._loaded(mark)
+        if full is not None:
+            return full
+        return mark if "messages" in mark else await self._loaded(mark)
 
     async def _loaded(self, mark: Mapping[str, Any]) -> Any:
         thread = await self._store.load_thread_for_turn(self._thread_id)
@@ -145,8 +150,7 @@ class JournalHooks:
         first = ids.index(mark["first"]) if mark["first"] in ids else 0
         last = ids.index(mark["last"]) + 1 if mark["last"] in ids else 0
         messages = messages[first:last]
-        open_calls = unanswered_calls(messages)
-        outcomes = await self._store.tool_call_outcomes(open_calls) if open_calls else {}
+        outcomes = await outcomes_of(self._store, self._thread_id, messages)
         told = [m.to_json() for m in drop_blank(settle_history(messages, outcomes))]
         return {**mark, "messages": told[mark["dropped"] :], "dropped": told[: mark["dropped"]]}
 

@@ -184,13 +184,14 @@ class JournalAgentStore(JournalReading):
         body = {**{camel(name): value for name, value in changes.items()}, "id": tool_call_id, "runId": row.run_id}
         self._log(row.thread_id, "toolcall.changed", body)
 
-    async def update_call_of_run(self, thread_id: str, run_id: str, tool_call_id: str, changes: Mapping[str, Any]) -> bool:
+    async def update_call_of_run(self, thread_id: str, run_id: str | None, tool_call_id: str, changes: Mapping[str, Any]) -> bool:
         """Change the row of a call that a run made. As in memory."""
         self._may_write()
         _ = thread_id in self._threads
+        place = self._place_of(thread_id, run_id, tool_call_id)
         found = await super().update_call_of_run(thread_id, run_id, tool_call_id, changes)
-        if found:
-            body = {**{camel(name): value for name, value in changes.items()}, "id": tool_call_id, "runId": run_id}
+        if found and place is not None:
+            body = {**{camel(name): value for name, value in changes.items()}, "id": tool_call_id, "runId": place[1]}
             self._log(thread_id, "toolcall.changed", body)
         return found
 

@@ -79,8 +79,14 @@ class MemoryRows:
         place, _ = self._call(tool_call_id)
         self._change_call(place, changes)
 
-    async def update_call_of_run(self, thread_id: str, run_id: str, tool_call_id: str, changes: Mapping[str, Any]) -> bool:
+    async def update_call_of_run(self, thread_id: str, run_id: str | None, tool_call_id: str, changes: Mapping[str, Any]) -> bool:
         """Change the row of a call that a run made, whichever other call has its id: some servers count ids from nought.
+
+        Args:
+            thread_id: the thread that has the call.
+            run_id: the run; None: it is not known, and the latest of this thread is meant.
+            tool_call_id: the call.
+            changes: as for `update_tool_call`.
 
         Returns:
             Whether there is such a row.
@@ -88,11 +94,17 @@ class MemoryRows:
         Raises:
             InvalidRequest, NotJson: as `update_tool_call`.
         """
-        place = (thread_id, run_id, tool_call_id)
-        if place not in self._calls:
+        place = self._place_of(thread_id, run_id, tool_call_id)
+        if place is None:
             return False
         self._change_call(place, changes)
         return True
+
+    def _place_of(self, thread_id: str, run_id: str | None, tool_call_id: str) -> Place | None:
+        if run_id is not None:
+            place = (thread_id, run_id, tool_call_id)
+            return place if place in self._calls else None
+        return next((place for place in reversed(self._of_thread.get(thread_id, {})) if place[2] == tool_call_id), None)
 
     def _change_call(self, place: Place, changes: Mapping[str, Any]) -> None:
         stored = self._calls[place]
@@ -116,6 +128,21 @@ class MemoryRows:
         """How far calls came, by id (see `outcome_of`); ids without a row are left out."""
         return {id_: outcome_of(row) for id_ in ids if (row := self._row(id_)) is not None}
 
+    async def outcomes_of_run(self, thread_id: str, run_id: str | None, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The same of calls that one run made, whichever other calls have their ids.
+
+        Args:
+            thread_id: the thread that has the calls: the run's own, or a fork of it.
+            run_id: the run; None: of any run in this thread.
+            ids: of the calls.
+        """
+        rows = self.tool_calls(thread_id)
+        origin = await self.thread_of_run(run_id) if run_id is not None else None
+        if origin is not None and origin != thread_id:
+            rows = (*self.tool_calls(origin), *rows)
+        theirs = {row.id: row for row in rows if run_id is None or row.run_id in (run_id, None)}
+        return {id_: outcome_of(theirs[id_]) for id_ in ids if id_ in theirs}
+
     async def fail_unsettled_tool_calls(self, run_id: str, error: str) -> int:
         """Mark the calls of a run that still wait for somebody as failed; how many there were. One that somebody agreed to had
         begun: it is told so, and not by `error`."""
@@ -131,9 +158,7 @@ class MemoryRows:
 
     async def remembered_approvals(self, thread_id: str) -> tuple[str, ...]:
         """Names of the tools that were approved in this thread for all later calls, in the order they were."""
-        names = [
-            row.tool_name for row in self._rows_of(thread_id).values() if row.remember and row.status in ("executed", "failed")
-        ]
+        names = [row.tool_name for row in self._rows_of(thread_id) if row.remember and row.status in ("executed", "failed")]
         return tuple(dict.fromkeys(names))
 
     async def tool_call_approval(self, tool_call_id: str) -> dict[str, Any] | None:
@@ -312,8 +337,8 @@ class MemoryRows:
             raise NotFound(f"There is no tool call {tool_call_id!r}.")
         return place, self._calls[place]
 
-    def _rows_of(self, thread_id: str) -> dict[str, ToolCallRow]:
-        return {place[2]: self._calls[place].row for place in self._of_thread.get(thread_id, ())}
+    def _rows_of(self, thread_id: str) -> list[ToolCallRow]:
+        return [self._calls[place].row for place in self._of_thread.get(thread_id, ())]
 
 
 def check_changes(what: str, changes: Iterable[str], allowed: Iterable[str]) -> None:

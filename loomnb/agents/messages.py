@@ -143,6 +143,8 @@ class AgentStore(Protocol):
     """Where threads are kept. The methods below are required; the loop looks for these and does without: `update_thread`,
     `active_run_for_thread`, `record_run_start`, `record_run_end`, `bump_run_retries`, `set_message_ui`, `thread_of_message`,
     `set_message_feedback`, `tool_call_outcomes(ids)` → id → `{"status", "output"?, "error"?, "reason"?}`,
+    `outcomes_of_run(thread_id, run_id, ids)` (the same, where another thread may have calls of the same ids),
+    `update_call_of_run(thread_id, run_id, id, changes)` → whether there is such a row (for the same reason; no run: of any),
     `fail_unsettled_tool_calls(run_id, error)` → count, `remembered_approvals(thread_id)` → tool names, `tool_call_approval(id)`,
     `tool_call_input(id)`, `referenced_media_ids`, `usage_between`, `load_thread_for_turn(thread_id, *, message_limit)`."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from loomnb.agents.input_schemas import InputSchema
 from loomnb.agents.spi import Actor, Preflight, RolesPolicy, ToolContext, ToolHandler, ToolKind, ToolScope, ToolSpec, settled
@@ -38,6 +38,9 @@ from loomnb.runtime import ModelTool
 from loomnb.tools import check_name
 
 __all__ = ["NOT_GIVEN", "NotGiven", "OfferedTools", "PreparedCall", "ToolRegistry"]
+
+
+_AUTHORED = ("read", "action", "agent")
 
 
 class NotGiven:
@@ -95,9 +98,10 @@ class ToolRegistry:
                 or its schema can judge nothing.
         """
         name = check_name(spec.name, "An agent's tool")
-        if spec.kind not in get_args(ToolKind):
+        if spec.kind not in _AUTHORED:
             raise DefinitionError(
-                f"The tool {name!r} is of the kind {spec.kind!r}.", advice=f"One of: {', '.join(get_args(ToolKind))}."
+                f"The tool {name!r} is of the kind {spec.kind!r}.",
+                advice=f"One of: {', '.join(_AUTHORED)}; the others are the loop's own.",
             )
         if not callable(getattr(handler, "execute", None)):
             raise DefinitionError(f"The tool {name!r} does nothing.", advice="Give its handler `execute(input, ctx)`.")
@@ -261,6 +265,16 @@ class ToolRegistry:
             output = await executed(entry, parsed, seen, ctx)
         await show(entry, output, ctx)
         return output
+
+    async def check_admission(
+        self, name: str, ctx: ToolContext, policy: RolesPolicy, *, allowed_tools: Collection[str] | None = None
+    ) -> None:
+        """Whether a tool may be called at all, whatever with. Nothing of it runs.
+
+        Raises:
+            ToolNotFoundError, ToolDisabledError, ToolForbiddenError: it may not, in the contract's order.
+        """
+        await self._admitted(name, ctx, policy, allowed_tools)
 
     async def _admitted(self, name: str, ctx: ToolContext, policy: RolesPolicy, allowed_tools: Collection[str] | None) -> Entry:
         entry = self._entries.get(name)

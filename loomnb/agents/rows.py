@@ -5,7 +5,7 @@ Every store answers these questions alike, in memory or in a file; so the answer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -68,31 +68,36 @@ def approval_of(row: ToolCallRow) -> dict[str, Any] | None:
     return out
 
 
-def with_approvals(messages: Iterable[ChatMessage], rows: Mapping[str, ToolCallRow]) -> list[ChatMessage]:
+def with_approvals(messages: Iterable[ChatMessage], rows: Iterable[ToolCallRow]) -> list[ChatMessage]:
     """The messages, with an `approval` on each tool call whose row tells of one. Messages without such calls stay as they are.
+
+    A row is that of a call when both are of the same run: some servers count ids from nought in each answer. A message or a row
+    that names no run is taken by the id alone.
 
     Args:
         messages: of one thread.
-        rows: its rows, by the id of the call.
+        rows: its rows, in the order they were recorded.
     """
-    return [_with_approvals(message, rows) for message in messages]
+    by_run: dict[tuple[str | None, str], ToolCallRow] = {}
+    by_id: dict[str, ToolCallRow] = {}
+    for row in rows:
+        by_run[row.run_id, row.id] = by_id[row.id] = row
+
+    def found(run_id: str | None, call_id: Any) -> dict[str, Any] | None:
+        row = by_id.get(call_id) if run_id is None else by_run.get((run_id, call_id)) or by_run.get((None, call_id))
+        return None if row is None else approval_of(row)
+
+    return [_with_approvals(message, found) for message in messages]
 
 
-def _with_approvals(message: ChatMessage, rows: Mapping[str, ToolCallRow]) -> ChatMessage:
-    found = {
-        id_: approval for call in message.tool_calls or () if (approval := _approval(id_ := call.get("id"), rows)) is not None
-    }
+def _with_approvals(message: ChatMessage, approval: Callable[[str | None, Any], dict[str, Any] | None]) -> ChatMessage:
+    calls = message.tool_calls or ()
+    found = {id_: told for id_ in (call.get("id") for call in calls) if (told := approval(message.run_id, id_)) is not None}
     if not found:
         return message
-    calls: Sequence[Mapping[str, Any]] = [
-        {**call, "approval": found[call["id"]]} if call.get("id") in found else call for call in message.tool_calls or ()
-    ]
-    return replace(message, tool_calls=calls)
-
-
-def _approval(call_id: Any, rows: Mapping[str, ToolCallRow]) -> dict[str, Any] | None:
-    row = rows.get(call_id)
-    return None if row is None else approval_of(row)
+    return replace(
+        message, tool_calls=[{**call, "approval": found[call["id"]]} if call.get("id") in found else call for call in calls]
+    )
 
 
 def outcome_of(row: ToolCallRow) -> dict[str, Any]:

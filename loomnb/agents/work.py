@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Any, cast
 
 from loomnb.agents.diagnostics import publish, span
+from loomnb.agents.elicitation import is_unanswered_intake
 from loomnb.agents.gating import run_input_chain
-from loomnb.agents.history import drop_blank, settle_history, unanswered_calls
+from loomnb.agents.history import SummarizingHistory, WindowHistory, drop_blank, outcomes_of, settle_history
 from loomnb.agents.spi import ChatMessage, HistoryContext, HistorySelection, ModelPrice, Prompt, optional, settled
 from loomnb.agents.work_base import hash_of, jsonable
 from loomnb.agents.work_model import ModelWork
@@ -73,7 +74,10 @@ class TurnWork(ModelWork):
         return {"id": messages[last].id, "content": messages[last].content}
 
     async def load_thread(self, selected: bool) -> Any:
-        """The thread as the model is told of it: every call with a result, no blank answers, and what the policy keeps."""
+        """The thread as the model is told of it: every call with a result, no blank answers, and what the policy keeps.
+
+        `isPiece`: it is one piece of what is stored, as it is stored; a policy of somebody's own may leave out what it likes.
+        """
         policy = self.deps.history_policy
         limit = getattr(policy, "max_messages", None) if selected and not self.deps.summarizes else None
         if self.deps.intake is not None:
@@ -84,15 +88,16 @@ class TurnWork(ModelWork):
         else:
             thread = await self.deps.store.get_thread(self.given.thread_id)
         messages: Sequence[ChatMessage] = thread.messages if thread is not None else ()
-        open_calls = unanswered_calls(messages)
-        outcomes = (await self.store_optional("tool_call_outcomes", open_calls)) if open_calls else {}
-        messages = drop_blank(settle_history(messages, outcomes or {}))
+        outcomes = await outcomes_of(self.deps.store, self.given.thread_id, messages)
+        messages = drop_blank(settle_history(messages, outcomes))
         chosen = self._select(messages) if selected else HistorySelection(keep=messages)
         return {
             "messages": [m.to_json() for m in chosen.keep],
             "dropped": [m.to_json() for m in chosen.drop],
             "title": thread.title if thread is not None else "",
-            "hasAssistant": any(m.role == "assistant" for m in messages),
+            "hasAssistant": any(m.role == "assistant" and not is_unanswered_intake(m) for m in messages),
+            "isPiece": self.deps.history_policy is None
+            or isinstance(self.deps.history_policy, (WindowHistory, SummarizingHistory)),
         }
 
     def _select(self, messages: Sequence[ChatMessage]) -> HistorySelection:

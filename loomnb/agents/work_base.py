@@ -15,6 +15,7 @@ from loomnb.agents.diagnostics import publish
 from loomnb.agents.frames import DiscardWriter, FrameReader, decode_stream_event, frame, frame_lines
 from loomnb.agents.spi import AgentTurnInput, ChatMessage, LoopHooks, ProcessorContext, ToolScope, optional, settled
 from loomnb.agents.tracing import AgentSpan, turn_span
+from loomnb.errors import NotFound
 from loomnb.jsonvalue import dumps, freeze, thaw
 from loomnb.runtime import SinkWriter
 
@@ -263,10 +264,13 @@ class WorkBase:
     async def change_call(
         self, call_id: str, changes: Mapping[str, Any], *, thread_id: str | None = None, run_id: str | None = None
     ) -> None:
-        """Change the row of a call: of this run, unless another one of another thread is named."""
-        place = (thread_id or self.given.thread_id, run_id or self.run_id)
-        if not await self.store_optional("update_call_of_run", *place, call_id, changes):
+        """Change the row of a call: of this run, unless another thread is named, and with it the run (None: it is not known)."""
+        place = (self.given.thread_id, self.run_id) if thread_id is None else (thread_id, run_id)
+        update = optional(self.deps.store, "update_call_of_run")
+        if update is None:
             await self.deps.store.update_tool_call(call_id, changes)
+        elif not (await settled(update(*place, call_id, changes)) or await settled(update(place[0], None, call_id, changes))):
+            raise NotFound(f"There is no tool call {call_id!r} in the thread {place[0]!r}.")
 
     def messages_of(self, stored: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
         """Messages of their JSON."""

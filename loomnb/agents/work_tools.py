@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +14,7 @@ from loomnb.agents.delegation import Delegation, is_kernels_end, is_receipt
 from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.elicitation import ASK_TOOL, ask_definition, check_ask
 from loomnb.agents.failures import text_of
+from loomnb.agents.history import call_outcomes
 from loomnb.agents.intercepting import through_interceptors
 from loomnb.agents.memories import REMEMBER_TOOL, memories_of, memory_block, remember_definition
 from loomnb.agents.memories import told_resolved as memory_resolved
@@ -191,8 +193,9 @@ class ToolWork(RecordWork):
         approval: dict[str, Any] = {"mode": "ask", "approver": required.approver}
         ttl = required.ttl_ms
         if ttl is not None and 0 < ttl < float("inf"):
-            approval["ttlMs"] = int(ttl)
-            approval["expiresAt"] = (deps.source.now() + timedelta(milliseconds=int(ttl))).isoformat()
+            with contextlib.suppress(OverflowError):  # later than any date there is: for ever
+                approval["expiresAt"] = (deps.source.now() + timedelta(milliseconds=int(ttl))).isoformat()
+                approval["ttlMs"] = int(ttl)
         return approval, {"approver": required.approver, "expires_at": approval.get("expiresAt")}
 
     # -- running ----------------------------------------------------------------------------------
@@ -252,6 +255,8 @@ class ToolWork(RecordWork):
         spec = self.deps.registry.spec(name)
         if spec is not None and spec.kind == "action" and claim["kind"] != "action":
             # It was not offered as an action, so nobody was asked: that it can be had by now does not make it approved.
+            ctx = self.context(call, UiCollector(call["id"]))
+            await self.deps.registry.check_admission(name, ctx, self.deps.roles_policy, allowed_tools=self.allow_list())
             raise ToolForbiddenError(name)
         dispatch = optional(self.hooks, "dispatch_tool")
         if dispatch is not None:
@@ -362,7 +367,7 @@ class ToolWork(RecordWork):
 
     async def _receipted(self, call_id: str, receipt: Mapping[str, Any]) -> None:
         """Put a receipt on the row of its call at once, for the answer may come before the turn's next checkpoint."""
-        known = (await self.store_optional("tool_call_outcomes", [call_id])) or {}
+        known = await call_outcomes(self.deps.store, self.given.thread_id, self.run_id, [call_id])
         if not is_receipt((known.get(call_id) or {}).get("output")):
             await self.change_call(call_id, {"output": dict(receipt)})
 

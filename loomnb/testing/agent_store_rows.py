@@ -106,6 +106,27 @@ class AgentStoreRowsContract(StoreStories):
 
         self.play(story)
 
+    def test_the_outcome_of_a_runs_call_is_not_that_of_another_call_of_the_same_id(self) -> None:
+        async def story(store: Any, _: StillSource) -> None:
+            if spi.optional(store, "outcomes_of_run") is None:
+                return  # a store may do without
+            for thread, run in (("t", "r1"), ("u", "r2")):
+                await store.create_thread(actor=ANN, id=thread)
+                await store.record_run_start(run_id=run, thread_id=thread, actor_ref="ann")
+                message = spi.ChatMessage(role="assistant", content=run, id=f"m-{run}", run_id=run)
+                await store.append_message(thread, message)
+            await store.record_tool_call(spi.ToolCallRow(id="c", thread_id="t", run_id="r1", tool_name="act"))
+            done: dict[str, Any] = {"status": "executed", "output": "hers"}
+            await store.record_tool_call(spi.ToolCallRow(id="c", thread_id="u", run_id="r2", tool_name="act", **done))
+            fork = await store.fork_thread("u", "m-r2")
+
+            assert await store.outcomes_of_run("t", "r1", ["c", "no"]) == {"c": {"status": "auto_executed"}}
+            assert await store.outcomes_of_run("u", "r2", ["c"]) == {"c": done}
+            assert await store.outcomes_of_run(fork.id, "r2", ["c"]) == {"c": done}
+            assert await store.outcomes_of_run("t", "r2", ["no"]) == {}
+
+        self.play(story)
+
     def test_only_a_runs_own_waiting_calls_are_failed_and_only_once(self) -> None:
         async def story(store: Any, _: StillSource) -> None:
             await store.create_thread(actor=ANN, id="t")
@@ -123,6 +144,25 @@ class AgentStoreRowsContract(StoreStories):
                 "b": {"status": "executed", "output": None},
                 "c": {"status": "pending_approval"},
             }
+
+        self.play(story)
+
+    def test_calls_of_one_id_in_several_runs_of_a_thread_are_told_apart(self) -> None:
+        async def story(store: Any, _: StillSource) -> None:
+            await store.create_thread(actor=ANN, id="t")
+            rows: dict[str, dict[str, Any]] = {
+                "r1": {"tool_name": "send", "status": "executed", "decided_by": "ann", "remember": True},
+                "r2": {"tool_name": "pay", "status": "rejected", "decided_by": "ann"},
+                "r3": {"tool_name": "pay", "status": "executed", "decided_by": "ann"},
+            }
+            for run, row in rows.items():
+                call = {"id": "c", "name": row["tool_name"], "input": {}, "kind": "action"}
+                await store.append_message("t", spi.ChatMessage(role="assistant", tool_calls=[call], run_id=run))
+                await store.record_tool_call(spi.ToolCallRow(id="c", thread_id="t", run_id=run, approver="requester", **row))
+            told = [call["approval"]["status"] for m in (await store.get_thread("t")).messages for call in m.tool_calls]
+
+            assert told == ["approved", "rejected", "approved"]
+            assert list(await store.remembered_approvals("t")) == ["send"]
 
         self.play(story)
 

@@ -23,6 +23,7 @@ from loomnb.agents.spi import Actor, ChatMessage, HistoryContext, HistorySummary
 from loomnb.errors import InvalidRequest
 from loomnb.runtime import TurnRequest, TurnResult
 from loomnb.testing import ScriptedModel, StillSource
+from tests.agents.looping import Hooks, Suspended, deps, said, tool, turn
 
 CTX = HistoryContext(actor=Actor(id="ann"), thread_id="t")
 
@@ -130,6 +131,12 @@ def test_the_calls_without_a_result_are_known() -> None:
     assert unanswered_calls(messages) == ["a", "c"]
 
 
+def test_a_call_whose_id_has_a_result_on_another_calls_message_has_none() -> None:
+    messages = [assistant("", "a"), assistant("", "a", results=[result("a")])]
+
+    assert unanswered_calls(messages) == ["a"]
+
+
 def test_a_history_is_settled_from_the_rows_of_a_store() -> None:
     async def story() -> list[str]:
         store = InMemoryAgentStore(source=StillSource())
@@ -142,6 +149,32 @@ def test_a_history_is_settled_from_the_rows_of_a_store() -> None:
         return [str(one.get("error", "ran"))[:30] for one in settled[0].tool_results or ()]
 
     assert asyncio.run(story()) == ["ran", "This call started and was stop", "This call never started, so it"]
+
+
+def test_a_call_that_never_ended_is_not_told_what_another_conversations_call_of_its_id_gave() -> None:
+    def stops(given: Any, ctx: Any) -> Any:
+        raise Suspended
+
+    call = said("", ("look", {}))
+    first = deps([call], tool("look", stops))
+    with pytest.raises(Suspended):
+        turn(first, Hooks(run_id="r1"))
+    theirs = deps([call, "Done."], tool("look", lambda given, ctx: "a secret"), store=first.store)
+    turn(theirs, Hooks(run_id="r2"), thread_id="t2", actor=Actor(id="bob"))
+    model = ScriptedModel(lambda request, n: "Go on.")
+    turn(deps(model, store=first.store), Hooks(run_id="r3"))
+
+    (told,) = model.requests[0].messages[1]["toolResults"]
+    assert (told["id"], told["output"]) == ("call-look", None)
+    assert "never completed" in told["error"]
+
+
+def test_a_call_that_its_tools_own_check_refused_is_not_told_as_declined_by_a_person() -> None:
+    (settled,) = settle_history([assistant("", "a")], {"a": {"status": "rejected", "error": "too late"}})
+    (told,) = settled.tool_results or ()
+
+    assert (told["denied"], told["output"]) == (True, {"rejected": True, "reason": "too late"})
+    assert "A person" not in told["error"]
 
 
 @pytest.mark.case("agents:B01")

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import loomnb as loom
-from loomnb.agents import Budget, agent_store_of, agent_tool
+from loomnb.agents import Budget, HistorySelection, agent_store_of, agent_tool
 from loomnb.agents.definition import streams_of
 from loomnb.agents.spi import QuotaVerdict
 from loomnb.runtime import TurnRequest
 from loomnb.studio.agents import Agent
 from loomnb.testing import Said, ScriptedModel, StillSource, at_rest
+from tests.agents.doubles import events_of
 from tests.agents.journaling import kernel, only_turn, sql, to_the_end
 from tests.blueprints.recovering import Gate
 from tests.helpers import PATIENCE, until
@@ -406,3 +408,61 @@ def test_a_budget_stops_before_the_next_call_and_a_retry_with_a_higher_one_goes_
         at_rest(run)
 
         assert (run.status, asked) == ("completed", [0, 1])
+
+
+# -- what is told of the thread -----------------------------------------------------------------------------
+
+
+class Pinning:
+    """Tells the first message, in other words, and the last."""
+
+    def select(self, messages: Any, ctx: Any) -> HistorySelection:
+        first = replace(messages[0], content=f"First: {messages[0].content}")
+        return HistorySelection(keep=[first, messages[-1]] if len(messages) > 1 else messages, drop=messages[1:-1])
+
+
+def test_after_a_restart_a_turn_is_told_what_a_policy_of_ones_own_had_chosen(tmp_path: Path) -> None:
+    told: list[list[Any]] = []
+
+    def script(request: TurnRequest, turn: int) -> Any:
+        told.append([one["content"] for one in request.messages if one["role"] == "user"])
+        return [("send_mail", {"to": "bob"})] if request.messages[-1].get("content") == "Mail bob" else "Well."
+
+    def pinning(session: loom.Loom) -> Agent:
+        return Agent(ScriptedModel(script), [send_mail], name="pinning", history=Pinning(), store=session)
+
+    with kernel(tmp_path / "s.duckdb") as session:
+        first = pinning(session).run("One")
+        at_rest(first)
+        at_rest(pinning(session).run("Two", thread=first.thread_id))
+        waiting = pinning(session).run("Mail bob", thread=first.thread_id)
+        at_rest(waiting)
+    with kernel(tmp_path / "s.duckdb") as session:
+        pinning(session)
+        run = session.run(waiting.id)
+        at_rest(run)
+        run.answer("send_mail", True)
+        at_rest(run)
+
+    assert told[-2:] == [["First: One", "Mail bob"], ["First: One", "Mail bob"]]
+
+
+# -- what is told of an end ----------------------------------------------------------------------------------
+
+
+def test_a_failed_turn_is_told_of_and_a_stopped_one_is_none(tmp_path: Path) -> None:
+    def breaks(request: TurnRequest, turn: int) -> Said:
+        raise OSError("The line is dead.")
+
+    def play() -> None:
+        with kernel(tmp_path / "s.duckdb") as session:
+            failed = Agent(ScriptedModel(breaks), name="breaking", store=session).run("Go")
+            at_rest(failed)
+            waiting = mailing(session).run("Mail bob")
+            at_rest(waiting)
+            waiting.cancel()
+            at_rest(waiting)
+
+    told = events_of("run.failed", play)
+
+    assert [(one["code"], one["message"]) for one in told] == [("run_failed", "The line is dead.")]

@@ -302,3 +302,13 @@ def test_an_interrupted_action_is_told_as_such_and_does_not_run_again() -> None:
 def test_only_actions_are_begun() -> None:
     hooks = Hooks(begin_action=lambda name, call: pytest.fail("a read tool may simply run again"))
     turn(deps([[("look", {})], "Done."], tool("look")), hooks)
+
+
+def test_a_time_limit_beyond_every_date_is_none() -> None:
+    hooks = Hooks()
+
+    turn(deps(SENDS, send(), approval_policy=Policy(required=True, ttl_ms=1e300)), hooks)
+
+    (asked,) = hooks.sink.frames("approval-requested")
+    assert "expiresAt" not in asked
+    assert [limit for _, limit in hooks.waits] == [None]

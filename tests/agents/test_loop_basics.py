@@ -12,7 +12,7 @@ from loomnb.agents.spi import ToolCallRow
 from loomnb.errors import DefinitionError, InvalidRequest
 from loomnb.testing import ScriptedModel
 from tests.agents.doubles import Finder
-from tests.agents.looping import ANN, Hooks, Journal, deps, messages_of, purposes_of, row_of, said, tool, turn
+from tests.agents.looping import ANN, Hooks, Journal, deps, messages_of, purposes_of, row_of, rows_of, said, tool, turn
 from tests.helpers import plain_id
 
 
@@ -386,3 +386,21 @@ def test_an_ordinary_turn_delivers_nothing() -> None:
     turn(deps(["Hi."]), journal)
 
     assert "deliver:detached" not in journal.names
+
+
+@pytest.mark.case("agents:I07")
+def test_an_answer_that_is_delivered_changes_no_call_of_the_same_id_in_another_conversation() -> None:
+    made = deps(["A poem."])
+
+    async def conversations() -> None:
+        for thread, run in (("asking", "run-0"), ("other", "run-9")):
+            await made.store.create_thread(actor=ANN, id=thread)
+            row = ToolCallRow(id="call-0", thread_id=thread, run_id=run, tool_name="start_poet", output={"of": thread})
+            await made.store.record_tool_call(row)
+
+    asyncio.run(conversations())
+    turn(made, agent_name="poet", deliver_to={"threadId": "asking", "toolCallId": "call-0"})
+
+    outputs = {row.thread_id: row.output for row in rows_of(made)}
+    assert outputs["asking"]["text"] == "A poem."
+    assert outputs["other"] == {"of": "other"}

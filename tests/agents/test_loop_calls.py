@@ -192,3 +192,23 @@ def test_two_streamed_calls_of_one_id_are_two_calls() -> None:
     outputs = {f["id"]: str(f["output"]) for f in hooks.sink.frames("tool-output")}
     assert len(deltas) == 2
     assert deltas == outputs
+
+
+@pytest.mark.case("agents:U16")
+@pytest.mark.parametrize(
+    ("hides", "told"),
+    [
+        ({"describe": lambda scope: {"available": False}}, "There is no tool"),
+        ({"enabled": False}, "is switched off"),
+        ({"roles": ["admin"]}, "may not be used here"),
+    ],
+    ids=["hidden", "disabled", "of others"],
+)
+def test_an_action_that_was_not_offered_is_refused_for_its_own_reason(hides: dict[str, Any], told: str) -> None:
+    made = deps([said("", ("send", {})), "Done."], tool("send", boom, kind="action", **hides))
+    hooks = Hooks()
+
+    turn(made, hooks)
+
+    assert told in row_of(made, "send").error
+    assert (row_of(made, "send").status, hooks.waits) == ("failed", [])

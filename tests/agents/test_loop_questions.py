@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from loomnb.agents import AnswersReply, Decision
+from loomnb.agents import AnswersReply, Decision, settle_dead_run
 from loomnb.agents.history import window_history
 from loomnb.errors import DefinitionError
 from loomnb.testing import ScriptedModel
@@ -187,6 +188,18 @@ def test_an_answer_that_is_one_text_is_one_answer() -> None:
     turn(made, asking(AnswersReply(answers={"who": "bob"})))  # type: ignore[dict-item]
 
     assert row_of(made, "ask").output["answers"]["who"] == ["bob"]
+
+
+@pytest.mark.case("agents:H03")
+def test_an_intake_whose_turn_was_stopped_before_it_was_answered_is_asked_again() -> None:
+    made = deps(lambda request, n: "Hi.", intake=INTAKE)
+    with pytest.raises(Suspended):
+        turn(made, asking(suspends={"tool:run-1:intake-run-1"}))
+    asyncio.run(settle_dead_run(made.store, "run-1", {"code": "cancelled", "message": ""}))
+    second = asking(run_id="run-2")
+    turn(made, second)
+
+    assert "intake:answers" in second.names
 
 
 def test_an_intake_that_is_none_is_refused_before_anything_is_written() -> None:

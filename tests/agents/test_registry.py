@@ -171,11 +171,12 @@ def test_a_tool_can_be_taken_away_once() -> None:
     [
         ({"name": "two words"}, "two words"),
         ({"kind": "wish"}, "wish"),
+        ({"kind": "skill"}, "skill"),
         ({"roles": "admin"}, "roles"),
         ({"input_schema": {"type": "nothing"}}, "JSON Schema"),
         ({"input_schema": threading.Lock()}, "judge"),
     ],
-    ids=["name", "kind", "roles", "json-schema", "object"],
+    ids=["name", "kind", "loops-own-kind", "roles", "json-schema", "object"],
 )
 def test_a_tool_that_cannot_work_is_refused_when_it_is_registered(change: Mapping[str, Any], said: str) -> None:
     tool = named("fine")
