@@ -88,6 +88,11 @@ class InMemoryAgentStore(MemoryRows):
         stored = self._threads.get(thread_id)
         return None if stored is None or stored.deleted else replace(stored.thread, messages=self.messages(thread_id))
 
+    def was_deleted(self, thread_id: str) -> bool:
+        """Whether there was a thread of this id, and somebody deleted it."""
+        stored = self._threads.get(thread_id)
+        return stored is not None and stored.deleted
+
     async def load_thread_for_turn(self, thread_id: str, *, message_limit: int | None = None) -> Thread | None:
         """The same for a turn: the newest messages only, without what became of approvals.
 

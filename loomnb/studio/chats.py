@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loomnb.agents import AgentRunDefinition, ChatMessage, JournalAgentStore, Thread, ToolCallRow, agent_store_of, finished
+from loomnb.agents import (
+    AgentRunDefinition,
+    ChatMessage,
+    JournalAgentStore,
+    Thread,
+    ToolCallRow,
+    agent_store_of,
+    check_text,
+    finished,
+)
 from loomnb.documents import DocumentEntity
 from loomnb.errors import NotFound, Refused
 from loomnb.jsonvalue import freeze, thaw
@@ -15,6 +24,7 @@ from loomnb.names import humanised
 from loomnb.present import Story, escape, filled, markdown_safe, narrated, story_bundle, story_plain
 from loomnb.runtime import FINISHED, REGISTRY, Face, Run, RunRecord, Runtime, Status
 from loomnb.studio.face import notebook_face
+from loomnb.studio.said import check_said
 
 if TYPE_CHECKING:
     from loomnb.studio.agents import Agent
@@ -221,12 +231,13 @@ class Chat:
     `watchers` are called, on any thread, when something was done here that no run tells of.
 
     Raises:
-        NotFound: there is no such conversation.
+        NotFound: there is no such conversation, or it was deleted.
     """
 
     def __init__(
         self, agent: Agent | None, session: Home, thread: str | None = None, *, name: str = "", run: AgentRun | None = None
     ) -> None:
+        check_text("The id of a thread", thread, error=Refused, advice="agent.threads() lists them.")
         self._agent = agent
         self.session = session
         self._name = agent.name if agent is not None else name
@@ -235,6 +246,7 @@ class Chat:
         self.is_new = thread is None
         self.thread_id = thread if thread is not None else session.runtime.source.new_id("thread")
         if thread is not None and run is None and self.thread is None:
+            self._refuse_deleted()
             raise NotFound(f"There is no thread {thread!r}.", advice="agent.threads() lists them.")
 
     @property
@@ -332,17 +344,36 @@ class Chat:
         turn = self.turn
         return turn if turn is not None and turn.status not in (Status.COMPLETED, Status.CANCELED) else None
 
+    def _refuse_deleted(self) -> None:
+        """Refuse to do anything in a conversation that is gone.
+
+        Raises:
+            NotFound: it was deleted.
+        """
+        if self.store.was_deleted(self.thread_id):
+            raise NotFound(f"The conversation {self.thread_id!r} was deleted.", advice="agent.chat() begins a new one.")
+
     def send(self, text: str, **options: Any) -> AgentRun:
-        """Say something; see `Agent.run`."""
-        agent = self.agent
-        if self.thread is None:
-            self.store.now(self.store.create_thread(actor=agent.actor, id=self.thread_id, agent_name=agent.name))
-        self._run = agent.run(text, thread=self.thread_id, **options)
+        """Say something; see `Agent.run`.
+
+        Raises:
+            Refused, NotFound, Conflict: as `Agent.run`; NotFound also when it was deleted.
+        """
+        self._refuse_deleted()
+        self._run = self.agent.run(text, thread=self, **options)
         self.tell()
         return self._run
 
     def stop(self) -> None:
-        """Stop the turn that is under way. What was on its way is thrown away; what was stored stays."""
+        """Stop the turn that is under way. What was on its way is thrown away; what was stored stays.
+
+        Raises:
+            NotFound: it was deleted.
+        """
+        self._refuse_deleted()
+        self._stop()
+
+    def _stop(self) -> None:
         run = self.run
         if run is not None:
             run.cancel()
@@ -353,7 +384,9 @@ class Chat:
         Raises:
             Refused: nothing was said yet.
             Conflict: a turn is under way.
+            NotFound: it was deleted.
         """
+        self._refuse_deleted()
         run = self.run
         if run is not None and (run.has_error or run.status is Status.INTERRUPTED):
             run.retry()
@@ -368,12 +401,16 @@ class Chat:
         """Say something else instead of what was said; that, and all after it, is taken away.
 
         Raises:
-            NotFound: it is no message of a person's in this conversation.
+            NotFound: it is no message of a person's in this conversation, or that was deleted.
             Conflict: a turn is under way.
+            Refused: the text is none, or blank with nothing attached. Nothing was taken away.
         """
+        self._refuse_deleted()
+        check_text("The id of a message", message_id, error=Refused)
         found = next((m for m in self.messages if m.id == message_id and m.role == "user"), None)
         if found is None:
             raise NotFound(f"No message {message_id!r} of yours stands in this conversation.")
+        check_said(self.agent.name, text, found.attachments)
         run = self.run
         if run is not None and run.status not in FINISHED:
             run.cancel()
@@ -384,24 +421,43 @@ class Chat:
         """A new conversation that begins with this one, up to a message and with it.
 
         Raises:
-            NotFound: there is no such message in it.
+            NotFound: there is no such message in it, or it was deleted.
         """
+        self._refuse_deleted()
+        check_text("The id of a message", message_id, error=Refused)
         thread = self.store.now(self.store.fork_thread(self.thread_id, message_id))
         return Chat(self._agent, self.session, thread.id, name=self._name)
 
     def rename(self, title: str) -> None:
-        """Call it something else."""
+        """Call it something else.
+
+        Raises:
+            NotFound: it was deleted, or nothing was said in it yet.
+            Refused: the title is no text, or blank.
+        """
+        self._refuse_deleted()
+        check_text("The title of a conversation", title, error=Refused, advice='Write chat.rename("…").')
+        if title is None or not title.strip():  # pyright: ignore[reportUnnecessaryComparison]
+            raise Refused("A conversation cannot be called nothing.", advice='Write chat.rename("…").')
         self.store.now(self.store.set_title(self.thread_id, title))
         self.tell()
 
     def delete(self) -> None:
         """Delete it. A turn that is under way is stopped."""
-        self.stop()
+        self._stop()
         self.store.now(self.store.soft_delete_thread(self.thread_id))
         self.tell()
 
     def feedback(self, message_id: str, feedback: str | None) -> None:
-        """Say what you think of a message: `up`, `down`, or any text; None takes it back."""
+        """Say what you think of a message: `up`, `down`, or any text; None takes it back.
+
+        Raises:
+            NotFound: there is no such message, or the conversation was deleted.
+            Refused: it is no text.
+        """
+        self._refuse_deleted()
+        check_text("The id of a message", message_id, error=Refused)
+        check_text("What you think of a message", feedback, error=Refused, advice='Say "up", "down", any text, or None.')
         self.store.now(self.store.set_message_feedback(message_id, feedback))
         self.tell()
 
