@@ -105,6 +105,35 @@ class AgentRun(Run):
         return str(self.record.args["thread"])
 
     @property
+    def advice(self) -> str:
+        """Why it does not go on by itself; of one that is being stopped and cannot be yet, what it waits for."""
+        record = self.record
+        if record.cancel_requested and record.passing:
+            blocks = record.host.blocked if record.host is not None else ""
+            return f"It is to be stopped, and ends as canceled as soon as what it does lets go. {blocks}".strip()
+        return super().advice
+
+    def cancel(self, timeout: float = 2.0) -> None:
+        """Stop it. What was on its way is thrown away; a finished turn is left as it is.
+
+        Where something blocks the loop of all runs (a model's `run_turn` that waits without awaiting), nothing can be stopped
+        before that lets go: this returns at once, the turn says what it waits for, and ends as canceled by itself.
+
+        Args:
+            timeout: seconds to wait for the stop to be stored.
+
+        Raises:
+            StoreClosed: the store was closed, so nothing can be stored any more.
+        """
+        record = self.record
+        super().cancel(0)
+        if record.host is not None and not record.host.is_current():
+            with contextlib.suppress(TimeoutError):
+                self._block(lambda: not record.passing or bool(record.host and record.host.blocked), timeout)
+        if self.status not in FINISHED and not record.passing:
+            self._refuse_closed()  # the store was closed under the cancel: it was not stored
+
+    @property
     def messages(self) -> list[ChatMessage]:
         """What was said in this turn."""
         return [m for m in _messages(_store(self.record, self.runtime), self.thread_id) if m.run_id == self.id]
@@ -477,6 +506,8 @@ class Chat:
         failure = run.record.view.failure if run is not None and run.has_error else None
         more = len(messages) - _TOLD
         title = self.title
+        notices = [f"{more:,} earlier messages are left out here: chat.messages has all of them."] if more > 0 else []
+        notices += [run.advice] if run is not None and run.record.cancel_requested else []
         told = told_messages(messages[-_TOLD:], self.presentation, self.rows(), is_moving=run is not None)
         return Story(
             title=title if title != "New chat" else self.agent_title,
@@ -491,7 +522,7 @@ class Chat:
             error=failure.message if failure is not None else "",
             advice=failure.advice if failure is not None else "",
             result=None,
-            notice=f"{more:,} earlier messages are left out here: chat.messages has all of them." if more > 0 else "",
+            notice="\n".join(notices),
             handle="chat.run",
         )
 
