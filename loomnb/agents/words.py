@@ -1,15 +1,18 @@
-"""Words that people and programs give: refused where they are no text that can be stored.
+"""Words that can be stored.
 
-What a model or a tool says is mended instead (`storable`), since nobody is there who could write it anew.
+What a person or a program writes is refused where it is no such text. What a model or a tool says is mended instead (`storable`),
+since nobody is there who could write it anew.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from loomnb.errors import DefinitionError, Refused
 
-__all__ = ["check_text", "check_texts"]
+__all__ = ["check_text", "check_texts", "storable"]
 
 
 def check_text(what: str, value: object, *, error: type[Refused] = DefinitionError, advice: str = "") -> None:
@@ -51,3 +54,24 @@ def check_texts(what: str, values: object, *, error: type[Refused] = DefinitionE
         if one is None:
             raise error(f"One of {what} is None.", advice=advice or 'Write ["…"].')
         check_text(f"One of {what}", one, error=error, advice=advice)
+
+
+def storable(value: Any) -> Any:
+    """What a model or a tool gave, as it can be stored: half a surrogate pair and NUL in its texts become the replacement
+    character, a number that is none becomes None; names of a mapping stay distinct. Models say such things; a turn must not fail
+    of it."""
+    if isinstance(value, str):
+        if value.isascii() and "\0" not in value:
+            return value
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+    if isinstance(value, Mapping):
+        out: dict[Any, Any] = {}
+        for name, one in value.items():
+            kept = storable(name)
+            while isinstance(kept, str) and kept in out:  # two names that differ in nothing else
+                kept += "\ufffd"
+            out[kept] = storable(one)
+        return out
+    if isinstance(value, (list, tuple)):
+        return [storable(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
