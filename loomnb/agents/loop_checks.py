@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loomnb.agents.spi import Actor, AgentTurnInput, LoopHooks, Persona, optional
+from loomnb.agents.structured import output_json_schema
 from loomnb.agents.words import check_text, check_texts
 from loomnb.errors import DefinitionError, InvalidRequest
 
@@ -49,6 +50,8 @@ def check_deps(deps: Any) -> None:
         if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Sequence):
             raise DefinitionError(f"{what} is a list, not {given!r:.60}.", advice=f"Give {what} a list or a tuple.")
     _check_members(deps)
+    if deps.output_schema is not None:
+        output_json_schema(deps.output_schema)  # before a call of the model is paid for
     check_texts("tool_allow_list", deps.tool_allow_list)
     for what in ("tool_timeouts", "model_settings"):
         if not isinstance(getattr(deps, what), Mapping):
