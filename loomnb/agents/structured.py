@@ -17,6 +17,7 @@ from pydantic.errors import PydanticUserError
 from loomnb.agents.control_flow import is_not_a_failure
 from loomnb.agents.json_schemas import validator_of
 from loomnb.agents.spi import settled
+from loomnb.agents.words import shortened
 from loomnb.errors import DefinitionError, NotJson, Refused
 from loomnb.jsonvalue import Json, dumps, freeze, thaw
 
@@ -138,13 +139,13 @@ async def _by_itself(parse: Callable[[Any], Any], value: Json) -> Validated:
 def _issues_of(error: Exception) -> list[dict[str, Any]]:
     if isinstance(error, ValidationError):
         found = error.errors(include_url=False, include_context=False, include_input=False)
-        return [{"path": list(item["loc"]), "message": item["msg"]} for item in found]
+        return [{"path": list(item["loc"]), "message": shortened(item["msg"])} for item in found]
     own = getattr(error, "issues", None)
     if isinstance(own, Iterable) and not isinstance(own, str):
         told = [one for one in own if isinstance(one, Mapping) and isinstance(one.get("message"), str)]
         if told:
-            return [{"path": list(one.get("path") or ()), "message": one["message"]} for one in told]
-    return [{"path": [], "message": str(error) or type(error).__name__}]
+            return [{"path": list(one.get("path") or ()), "message": shortened(one["message"])} for one in told]
+    return [{"path": [], "message": shortened(str(error)) or type(error).__name__}]
 
 
 def _by_pydantic(schema: Any, value: Json) -> Validated:
@@ -172,7 +173,7 @@ def _by_json_schema(schema: Mapping[str, Any], value: Json) -> Validated:
     except Exception as error:  # what only shows when a value is looked at
         raise DefinitionError(f"This JSON Schema cannot judge a value: {error}", cause=error) from error
     found.sort(key=lambda one: [str(part) for part in one.absolute_path])
-    issues = [{"path": list(one.absolute_path), "message": one.message} for one in found]
+    issues = [{"path": list(one.absolute_path), "message": shortened(one.message)} for one in found]
     return Validated(is_valid=not issues, value=None if issues else thaw(value), issues=issues)
 
 

@@ -12,7 +12,11 @@ from typing import Any
 
 from loomnb.errors import DefinitionError, Refused
 
-__all__ = ["check_text", "check_texts", "storable"]
+__all__ = ["check_text", "check_texts", "shortened", "storable"]
+
+_MOST = 10_000
+"""Characters of what an error says that are put on record and told to a model."""
+_END = 2_000
 
 
 def check_text(what: str, value: object, *, error: type[Refused] = DefinitionError, advice: str = "") -> None:
@@ -75,3 +79,11 @@ def storable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [storable(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def shortened(text: str) -> str:
+    """What an error says, of at most 10,000 characters and a note: its beginning and its end. Some hold a whole file."""
+    if len(text) <= _MOST:
+        return text
+    left = len(text) - _MOST
+    return f"{text[: _MOST - _END]}\n… {left:,} characters are left out …\n{text[-_END:]}"
