@@ -177,8 +177,13 @@ class AgentRunDefinition:
     def failure_of(self, exc: Exception, move: Move | None = None) -> Failure:
         """As it was raised; of very long texts the ends are put on record."""
         said = Failure.of(exc)
-        long = ("message", "advice", "frames", "traceback")
-        return replace(said, **{name: shortened(getattr(said, name)) for name in long})
+        return replace(
+            said,
+            message=shortened(said.message),
+            advice=shortened(said.advice),
+            frames=shortened(said.frames),
+            traceback=shortened(said.traceback),
+        )
 
     def shown(self, place: str) -> str:
         """Itself."""

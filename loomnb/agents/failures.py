@@ -217,7 +217,7 @@ def agent_failure_code(error: object) -> AgentFailureCode:
 
 
 def text_of(error: object) -> str:
-    """What an error says, without the advice of ours, and of a very long text its ends; the name of its class when it says nothing.
+    """What an error says, without the advice of ours, and of a long text its ends; the name of its class when it says nothing.
     Never raises."""
     try:
         said = error.message if isinstance(error, LoomError) else str(error)

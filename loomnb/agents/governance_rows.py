@@ -149,7 +149,7 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadInfo:
-    """`messages`: how many there are."""
+    """`messages`: how many a person sees: what was said, and the answers; no steps that only call tools."""
 
     thread_id: str
     actor_ref: str

@@ -88,14 +88,13 @@ def _problem_of(pattern: str) -> str:
 def _resolver_of(plain: Mapping[str, Any], kind: Any) -> Callable[[str], bool]:
     """Whether a reference leads somewhere. Where a part has an address of its own, that is not judged here."""
     from jsonschema_specifications import REGISTRY  # noqa: PLC0415
-    from referencing import Resource  # noqa: PLC0415
     from referencing.exceptions import Unresolvable  # noqa: PLC0415
     from referencing.jsonschema import DRAFT202012, specification_with  # noqa: PLC0415
 
     if any(path and isinstance(part.get("$id"), str) for path, part in _parts(plain, ())):
         return lambda _: True
     dialect = plain.get("$schema") or kind.META_SCHEMA.get("$schema", "")
-    root: Any = Resource(contents=plain, specification=specification_with(str(dialect), default=DRAFT202012))
+    root: Any = specification_with(str(dialect), default=DRAFT202012).create_resource(plain)
     address = root.id() or ""
     resolver = REGISTRY.with_resource(address, root).resolver(address)
 

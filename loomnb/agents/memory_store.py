@@ -320,8 +320,9 @@ class InMemoryAgentStore(MemoryRows):
         return tuple(with_approvals(self._messages.get(thread_id, ()), self._rows_of(thread_id)))
 
     def message_count(self, thread_id: str) -> int:
-        """How many messages a thread has."""
-        return len(self._messages.get(thread_id, ()))
+        """How many messages of a thread a person sees: what was said, and the answers; no steps that only call tools."""
+        told = self._messages.get(thread_id, ())
+        return sum(m.role == "user" or (m.role == "assistant" and not m.tool_calls) for m in told)
 
     # -- within --
 

@@ -144,8 +144,8 @@ class Announcing(FrameReader):
         return json.dumps(event, separators=(",", ":"))
 
     def _begin(self, call_id: str) -> str:
-        """The id of a call that nobody has heard of so far. As it will be stored: ids that are the same then would be one call."""
-        mine = storable(call_id)
+        """The id of a call that nobody has heard of so far, as it will be stored: ids that are alike then would be one call."""
+        mine: str = storable(call_id)
         if not mine or mine in self._taken:
             mine = self._own(self._made)
             self._made += 1

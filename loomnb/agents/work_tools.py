@@ -28,9 +28,9 @@ from loomnb.agents.tool_errors import (
 )
 from loomnb.agents.tracing import tool_span
 from loomnb.agents.ui_collector import UiCollector
+from loomnb.agents.words import shortened
 from loomnb.agents.work_base import Announcing, is_marked, jsonable, pushed, shown_kind
 from loomnb.agents.work_records import RecordWork
-from loomnb.agents.words import shortened
 from loomnb.errors import LoomError
 from loomnb.jsonvalue import thaw
 from loomnb.runtime import ModelTool, SinkWriter, ToolRequest
@@ -274,7 +274,9 @@ class ToolWork(RecordWork):
             return once()
 
         def on_retry(attempt: int, exc: BaseException) -> None:
-            publish("tool.retry", {"toolName": call["name"], "toolCallId": call["id"], "attempt": attempt, "message": text_of(exc)})
+            publish(
+                "tool.retry", {"toolName": call["name"], "toolCallId": call["id"], "attempt": attempt, "message": text_of(exc)}
+            )
 
         return invoke_with_transient_retry(once, retry, on_retry=on_retry, is_control_flow=self._is_signal)
 

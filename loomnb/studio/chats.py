@@ -549,15 +549,12 @@ class Threads(Sequence[Chat]):
     @classmethod
     def of(cls, session: Loom, agent: Agent, search: str | None, limit: int) -> Threads:
         """Those of an agent's actor with this agent."""
-        # Counted is what a person sees: what was said, and the answers; no steps that only call tools, nothing edited away.
         rows = session.runtime.database.read(
-            "with mine as (select thread_id, title, seq from threads where actor_ref = $actor and not is_deleted "
+            "with mine as (select thread_id, title, messages as n, seq from threads where actor_ref = $actor and not is_deleted "
             "and not is_transient and agent_name = $agent), "
             "said as (select * from messages where not is_deleted and thread_id in (select thread_id from mine)), "
-            "counted as (select thread_id, count(*) filter (where role = 'user' or (role = 'assistant' "
-            "and coalesce(json_array_length(tool_calls::json), 0) = 0)) as n, "
-            "arg_min(content, index) filter (where role = 'user') as first from said group by thread_id) "
-            "select thread_id, title, coalesce(n, 0), coalesce(first, '') from mine left join counted using (thread_id) "
+            "begun as (select thread_id, arg_min(content, index) filter (where role = 'user') as first from said group by all) "
+            "select thread_id, title, n, coalesce(first, '') from mine left join begun using (thread_id) "
             "where $text is null or contains(lower(title), lower($text)) or exists (select 1 from said "
             "where said.thread_id = mine.thread_id and contains(lower(said.content), lower($text))) "
             "order by seq desc limit $limit",

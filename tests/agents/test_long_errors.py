@@ -31,7 +31,9 @@ def size_of(store: loom.Loom) -> int:
     return int(size)
 
 
-@pytest.mark.parametrize("error", [BookError(LONG), loom.InvalidRequest(LONG), loom.Conflict("short", advice=LONG)], ids=["own", "ours", "advice"])
+@pytest.mark.parametrize(
+    "error", [BookError(LONG), loom.InvalidRequest(LONG), loom.Conflict("short", advice=LONG)], ids=["own", "ours", "advice"]
+)
 @pytest.mark.parametrize("kind", ["read", "action"])
 def test_what_a_tool_raises_is_cut_with_a_note_where_it_enters(store: loom.Loom, error: Exception, kind: Any) -> None:
     @loom.agent_tool(kind=kind)
