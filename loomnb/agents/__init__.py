@@ -157,6 +157,7 @@ from loomnb.agents.tool_errors import (
     ToolTimeoutError,
 )
 from loomnb.agents.tool_quota import LlmCost, QuotaState, ToolQuotas, use_tool_quotas
+from loomnb.agents.words import check_text, check_texts
 
 __all__ = [
     "AGENT_CONFIG",
@@ -302,6 +303,8 @@ __all__ = [
     "ask_key",
     "canceled_rows",
     "check_intake",
+    "check_text",
+    "check_texts",
     "close_empty_roles",
     "create_frame_buffer",
     "create_functional_tool",

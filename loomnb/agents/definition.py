@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from loomnb.agents.approvals import NOBODY, REPEAT, accept_ask
@@ -21,6 +21,7 @@ from loomnb.agents.loop import run_agent_loop
 from loomnb.agents.memory_sink import MemorySink
 from loomnb.agents.settling import announce_end, settle_dead_run
 from loomnb.agents.spi import Actor, AgentTurnInput, AgentTurnResult, ChatMessage, finished
+from loomnb.agents.words import shortened
 from loomnb.asks import Ask
 from loomnb.errors import ArgsInvalid, StepError
 from loomnb.jsonvalue import dumps, freeze, thaw
@@ -175,8 +176,15 @@ class AgentRunDefinition:
         return {REPEAT: NOBODY}
 
     def failure_of(self, exc: Exception, move: Move | None = None) -> Failure:
-        """As it was raised."""
-        return Failure.of(exc)
+        """As it was raised; of very long texts the ends are put on record."""
+        said = Failure.of(exc)
+        return replace(
+            said,
+            message=shortened(said.message),
+            advice=shortened(said.advice),
+            frames=shortened(said.frames),
+            traceback=shortened(said.traceback),
+        )
 
     def shown(self, place: str) -> str:
         """Itself."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from loomnb.agents.failures import BudgetExceededError
+from loomnb.agents.loop_checks import check_budget, check_deps
 from loomnb.agents.policies import DefaultApprovalPolicy
 from loomnb.agents.pricing import estimate_cost, price_of
 from loomnb.agents.registry import ToolRegistry
@@ -42,6 +43,14 @@ class Budget:
 
     usd: float | None = None
     tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what nothing could be compared with.
+
+        Raises:
+            DefinitionError: a limit is no number from 0 up.
+        """
+        check_budget(self)
 
 
 @dataclass(kw_only=True)
@@ -132,8 +141,14 @@ class LoopDeps:
         """Refuse what cannot work, before anything is written.
 
         Raises:
-            DefinitionError: a number is no whole number in its range, or the retries are none.
+            DefinitionError: a number is no whole number in its range, the retries are none, or something lacks the method it is
+                called by.
         """
+        check_deps(self)
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise DefinitionError(
+                f"budget={self.budget!r:.60} is no budget.", advice="Give Budget(usd=0.5) or Budget(tokens=20_000)."
+            )
         if self.tool_transient_retry is not None:
             self.tool_transient_retry = transient_retry(self.tool_transient_retry)
         for name, least in (

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from loomnb.agents.control_flow import is_replay_integrity_error
+from loomnb.agents.words import shortened
 from loomnb.errors import InvalidRequest, LoomError, Refused, WorldFailed
 
 __all__ = [
@@ -216,10 +217,11 @@ def agent_failure_code(error: object) -> AgentFailureCode:
 
 
 def text_of(error: object) -> str:
-    """What an error says, without the advice of ours; the name of its class when it says nothing. Never raises."""
+    """What an error says, without the advice of ours, and of a long text its ends; the name of its class when it says nothing.
+    Never raises."""
     try:
         said = error.message if isinstance(error, LoomError) else str(error)
-        return said if isinstance(said, str) and said.strip() else type(error).__name__
+        return shortened(said) if isinstance(said, str) and said.strip() else type(error).__name__
     except Exception:  # noqa: BLE001  # an error whose __str__ is broken is still an error
         return type(error).__name__
 

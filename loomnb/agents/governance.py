@@ -18,6 +18,8 @@ from loomnb.agents.memory_store import InMemoryAgentStore
 from loomnb.agents.pricing import estimate_cost, price_of
 from loomnb.agents.rows import RunRow, used_tokens
 from loomnb.agents.spi import AgentPricingStore, UsageRow, settled
+from loomnb.agents.words import check_text
+from loomnb.errors import InvalidRequest
 from loomnb.jsonvalue import Json
 
 __all__ = ["AgentGovernanceQueries", "InMemoryGovernance"]
@@ -217,6 +219,7 @@ class InMemoryGovernance:
         return sorted(waiting, key=lambda call: (call.recorded_at, call.tool_call_id))[:limit]
 
     async def tool_stats(self, days: gov.DayRange) -> list[gov.ToolStats]:
+        gov.checked_days(days)
         calls = [call for call in self._store.stored_calls() if days.start <= call.recorded_at < days.end]
         rows = [
             gov.ToolStats(
@@ -245,6 +248,7 @@ class InMemoryGovernance:
         return _page(self._run_rows(), page, page_size, gov.checked_page("runs", page, page_size, where))
 
     async def run_detail(self, run_id: str) -> gov.RunDetail | None:
+        check_text("The id of a run", run_id, error=InvalidRequest)
         run = next((row for row in self._run_rows() if row.run_id == run_id), None)
         if run is None:
             return None
@@ -259,6 +263,7 @@ class InMemoryGovernance:
         )
 
     async def thread_detail(self, thread_id: str) -> gov.ThreadDetail | None:
+        check_text("The id of a thread", thread_id, error=InvalidRequest)
         thread = next((row for row in self._thread_rows() if row.thread_id == thread_id), None)
         if thread is None:
             return None
@@ -275,6 +280,8 @@ class InMemoryGovernance:
     # -- rows --
 
     async def _used(self, days: gov.DayRange | None = None) -> list[_Used]:
+        if days is not None:
+            gov.checked_days(days)
         prices = [] if self._pricing is None else await settled(self._pricing.list_current_prices())
         out: list[_Used] = []
         for row in self._store.usage_rows():
@@ -286,6 +293,7 @@ class InMemoryGovernance:
         return out
 
     def _runs_in(self, days: gov.DayRange) -> list[gov.RunInfo]:
+        gov.checked_days(days)
         return [run for run in self._run_rows() if days.start <= run.started_at < days.end]
 
     def _run_rows(self) -> list[gov.RunInfo]:

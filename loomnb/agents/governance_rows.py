@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Generic, TypeVar
 
 from loomnb.agents.rows import RunStatus
+from loomnb.agents.words import check_text
 from loomnb.errors import InvalidRequest
 from loomnb.jsonvalue import Json
 
@@ -58,13 +59,16 @@ class DayRange:
     """Days of UTC, from the first to the last, both included.
 
     Raises:
-        InvalidRequest: the last is before the first.
+        InvalidRequest: the last is before the first, or one is no day.
     """
 
     first: date
     last: date
 
     def __post_init__(self) -> None:
+        for day in (self.first, self.last):
+            if not isinstance(day, date) or isinstance(day, datetime):
+                raise InvalidRequest(f"{day!r:.60} is no day.", advice="Give a datetime.date: date(2026, 5, 1).")
         if self.last < self.first:
             raise InvalidRequest(f"The days from {self.first} to {self.last} are none.", advice="Give the earlier one first.")
 
@@ -145,7 +149,7 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadInfo:
-    """`messages`: how many there are."""
+    """`messages`: how many a person sees: what was said, and the answers; no steps that only call tools."""
 
     thread_id: str
     actor_ref: str
@@ -268,6 +272,17 @@ def checked_limit(limit: int) -> int:
     return limit
 
 
+def checked_days(days: DayRange) -> DayRange:
+    """The days, when they are some.
+
+    Raises:
+        InvalidRequest: they are not.
+    """
+    if not isinstance(days, DayRange):
+        raise InvalidRequest(f"{days!r:.60} are no days.", advice="Give DayRange(date(2026, 5, 1), date(2026, 5, 31)).")
+    return days
+
+
 def checked_page(kind: str, page: int, page_size: int, where: Mapping[str, Json] | None) -> dict[str, Json]:
     """What a page is narrowed by, when there can be such a page.
 
@@ -277,11 +292,18 @@ def checked_page(kind: str, page: int, page_size: int, where: Mapping[str, Json]
     checked_limit(page_size)
     if type(page) is not int or page < 1:
         raise InvalidRequest(f"There is no page {page!r}.", advice="Pages count from 1.")
-    wrong = sorted(set(where or {}) - set(FILTERS[kind]))
+    if where is not None and not isinstance(where, Mapping):
+        raise InvalidRequest(f"where={where!r:.60} is no mapping.", advice=f"These can be named: {', '.join(FILTERS[kind])}.")
+    wrong = sorted({str(name) for name in where or {}} - set(FILTERS[kind]))
     if wrong:
         raise InvalidRequest(
             f"Rows cannot be narrowed by {', '.join(wrong)}.", advice=f"These can be named: {', '.join(FILTERS[kind])}."
         )
+    for name, value in (where or {}).items():
+        if value is not None and not isinstance(value, (str, int, float)):
+            raise InvalidRequest(f"{name}={value!r:.60} is nothing to look for.", advice="Give a text, a number or None.")
+        if isinstance(value, str):
+            check_text(name, value, error=InvalidRequest)
     return dict(where or {})
 
 

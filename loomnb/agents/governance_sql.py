@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import loomnb.agents.governance_rows as gov  # not through the door of its own room
 from loomnb.agents.spi import MaybeAwaitable, settled
+from loomnb.agents.words import check_text
+from loomnb.errors import InvalidRequest
 from loomnb.jsonvalue import Json, loads
 
 __all__ = ["Read", "SqlGovernance"]
@@ -213,6 +215,7 @@ class SqlGovernance:
         return await self._page(_RUNS, "started_us desc, run_id desc", _run_info, page=page, size=page_size, fits=fits)
 
     async def run_detail(self, run_id: str) -> gov.RunDetail | None:
+        check_text("The id of a run", run_id, error=InvalidRequest)
         found = await self._rows(f"select * from ({_RUNS}) where run_id = ?", run_id)
         if not found:
             return None
@@ -229,6 +232,7 @@ class SqlGovernance:
         )
 
     async def thread_detail(self, thread_id: str) -> gov.ThreadDetail | None:
+        check_text("The id of a thread", thread_id, error=InvalidRequest)
         found = await self._rows(f"select * from ({_THREADS}) where thread_id = ?", thread_id)
         if not found:
             return None
@@ -262,6 +266,7 @@ class SqlGovernance:
 
 
 def _bounds(days: gov.DayRange) -> tuple[int, int]:
+    gov.checked_days(days)
     return (days.start - _EPOCH) // timedelta(microseconds=1), (days.end - _EPOCH) // timedelta(microseconds=1)
 
 

@@ -9,7 +9,6 @@ the turn is made again: what is on record is not repeated. A call of a model or 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -25,6 +24,7 @@ from loomnb.agents.journal_store import JournalAgentStore
 from loomnb.agents.registry import ToolRegistry
 from loomnb.agents.results import STOPPED
 from loomnb.agents.spi import AnswersReply, Decision, TokenStreamSink, ToolContext
+from loomnb.agents.words import storable
 from loomnb.agents.work_base import pushed
 from loomnb.errors import LoomError, StepError
 from loomnb.jsonvalue import freeze, thaw
@@ -269,20 +269,6 @@ class _Anybody:
 
 def _meant(call: Mapping[str, Any]) -> dict[str, Any]:
     return {name: call[name] for name in ("id", "name", "input")}
-
-
-def storable(value: Any) -> Any:
-    """What a model or a tool gave, as it can be stored: half a surrogate pair and NUL in its texts become the replacement
-    character, a number that is none becomes None. Models say such things; a turn must not fail of it."""
-    if isinstance(value, str):
-        if value.isascii() and "\0" not in value:
-            return value
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
-    if isinstance(value, Mapping):
-        return {storable(name): storable(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [storable(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _diverged(exc: BaseException) -> bool:

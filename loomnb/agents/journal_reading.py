@@ -205,7 +205,7 @@ class JournalReading(InMemoryAgentStore):
         return super().messages(thread_id)
 
     def message_count(self, thread_id: str) -> int:
-        """How many messages a thread has."""
+        """How many messages of a thread a person sees. As in memory."""
         _ = thread_id in self._threads
         return super().message_count(thread_id)
 

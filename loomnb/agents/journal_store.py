@@ -85,6 +85,12 @@ class JournalAgentStore(JournalReading):
 
     # -- threads ----------------------------------------------------------------------------------
 
+    def new_thread_id(self) -> str:
+        """An id for a thread that is to be made: nothing stands in the journal about it, so nothing is looked for."""
+        made = self.source.new_id("thread")
+        self._lazy.is_new(made)
+        return made
+
     async def create_thread(
         self,
         *,
@@ -98,8 +104,7 @@ class JournalAgentStore(JournalReading):
         """A new thread of somebody. As in memory."""
         self._may_write()
         if id is None:
-            id = self.source.new_id("thread")  # noqa: A001
-            self._lazy.is_new(id)
+            id = self.new_thread_id()  # noqa: A001
         thread = await super().create_thread(
             actor=actor, id=id, title=title, transient=transient, agent_name=agent_name, model=model
         )

@@ -11,6 +11,7 @@ from loomnb.agents.deps import LoopDeps
 from loomnb.agents.effects import AskAnswers, AskApproval, AskRepeat, Checkpoint, Direct, Effect, Parallel, Patched
 from loomnb.agents.elicitation import check_intake
 from loomnb.agents.failures import RepeatedCallError
+from loomnb.agents.loop_checks import check_given
 from loomnb.agents.spi import AgentTurnInput, AgentTurnResult, AnswersReply, Decision, LoopHooks, optional, settled
 from loomnb.agents.turn import Shape, turn
 from loomnb.agents.ui_collector import UiCollector
@@ -39,11 +40,14 @@ async def run_agent_loop(deps: LoopDeps, given: AgentTurnInput, hooks: LoopHooks
         OutputRejectedError: an output processor refused what the model said.
         ProcessorFailedError: a processor raised.
         StructuredOutputError: the output did not fit its schema, repairs included.
-        InvalidRequest: the client says what it draws in a way that cannot be; or there is nothing to answer anew.
+        DefinitionError: the model cannot be asked.
+        InvalidRequest: what it is about cannot be, or the client says what it draws in a way that cannot be; or there is nothing
+            to answer anew.
         RepeatedCallError: the model asks for the same again and again, and nobody can be asked about it.
         Exception: whatever the model, the store or the runner itself raised, unchanged. A tool's failure is none of these: it
             is a result, and the model goes on with it.
     """
+    check_given(given, deps, hooks)
     check_ui_capabilities(given.ui_capabilities)
     # Of its own: the prices of a run are not those of the next, and two runs may share what they were given.
     deps = replace(deps, intake=check_intake(deps.intake), prices=())

@@ -88,6 +88,11 @@ class InMemoryAgentStore(MemoryRows):
         stored = self._threads.get(thread_id)
         return None if stored is None or stored.deleted else replace(stored.thread, messages=self.messages(thread_id))
 
+    def was_deleted(self, thread_id: str) -> bool:
+        """Whether there was a thread of this id, and somebody deleted it."""
+        stored = self._threads.get(thread_id)
+        return stored is not None and stored.deleted
+
     async def load_thread_for_turn(self, thread_id: str, *, message_limit: int | None = None) -> Thread | None:
         """The same for a turn: the newest messages only, without what became of approvals.
 
@@ -315,8 +320,9 @@ class InMemoryAgentStore(MemoryRows):
         return tuple(with_approvals(self._messages.get(thread_id, ()), self._rows_of(thread_id)))
 
     def message_count(self, thread_id: str) -> int:
-        """How many messages a thread has."""
-        return len(self._messages.get(thread_id, ()))
+        """How many messages of a thread a person sees: what was said, and the answers; no steps that only call tools."""
+        told = self._messages.get(thread_id, ())
+        return sum(m.role == "user" or (m.role == "assistant" and not m.tool_calls) for m in told)
 
     # -- within --
 

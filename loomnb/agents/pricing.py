@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from loomnb.agents.spi import AgentPricingStore, ModelPrice, settled
+from loomnb.agents.words import check_text
 from loomnb.errors import InvalidRequest
 
 __all__ = ["InMemoryPricingStore", "estimate_cost", "fill_known_prices", "known_price", "price_of", "seed_model_prices"]
@@ -26,7 +27,7 @@ class InMemoryPricingStore:
     def __init__(self, prices: Iterable[ModelPrice] = ()) -> None:
         self._prices: dict[str, ModelPrice] = {}
         for price in prices:
-            self._prices[price.model_id] = checked_price(price)
+            self._prices[checked_price(price).model_id] = price
 
     async def upsert_model_price(self, price: ModelPrice) -> None:
         """Replace what a model costs, from now on.
@@ -34,7 +35,7 @@ class InMemoryPricingStore:
         Raises:
             InvalidRequest: it has no model, or is no number from 0 up.
         """
-        self._prices[price.model_id] = checked_price(price)
+        self._prices[checked_price(price).model_id] = price
 
     async def list_current_prices(self) -> Sequence[ModelPrice]:
         """What each model costs, by the name of the model."""
@@ -47,7 +48,13 @@ def checked_price(price: ModelPrice) -> ModelPrice:
     Raises:
         InvalidRequest: it has no model, or is no number from 0 up.
     """
-    if not price.model_id:
+    if not isinstance(price, ModelPrice):
+        raise InvalidRequest(
+            f"{price!r:.60} is no price.",
+            advice='Give loom.ModelPrice(model_id="…", input_price_per_1m=1, output_price_per_1m=2).',
+        )
+    check_text("The model of a price", price.model_id, error=InvalidRequest)
+    if not price.model_id or not price.model_id.strip():
         raise InvalidRequest("A price names no model.")
     told = {
         "input_price_per_1m": price.input_price_per_1m,
@@ -66,8 +73,15 @@ def checked_price(price: ModelPrice) -> ModelPrice:
 
 
 async def seed_model_prices(store: AgentPricingStore, prices: Iterable[ModelPrice]) -> None:
-    """Set each of these prices in a store; errors are the store's."""
-    for price in prices:
+    """Set each of these prices in a store; errors are the store's.
+
+    Raises:
+        InvalidRequest: they are no prices. None was set.
+    """
+    if isinstance(prices, (str, bytes)) or not isinstance(prices, Iterable):
+        raise InvalidRequest(f"{prices!r:.60} is no prices.", advice="Give a list of loom.ModelPrice.")
+    given = [checked_price(price) for price in prices]
+    for price in given:
         await settled(store.upsert_model_price(price))
 
 

@@ -5,6 +5,7 @@ Days and months are those of UTC. A ceiling is reached when as much was used as 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -56,7 +57,7 @@ def quota_period_range(period: Literal["day", "month"], now: datetime) -> QuotaP
     Raises:
         InvalidRequest: the moment has no time zone, or the period is neither.
     """
-    if now.tzinfo is None:
+    if not isinstance(now, datetime) or now.tzinfo is None:
         raise InvalidRequest("A moment without a time zone lies in no day.", advice="Give a datetime with one, such as UTC.")
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     match period:
@@ -67,7 +68,7 @@ def quota_period_range(period: Literal["day", "month"], now: datetime) -> QuotaP
             # The 28th is in every month, and four days later is the next one.
             return QuotaPeriod(start=start, end=(start.replace(day=28) + timedelta(days=4)).replace(day=1))
         case _:
-            if period not in _NAMES:
+            if not isinstance(period, str) or period not in _NAMES:
                 raise InvalidRequest(f"{period!r} is no period of a quota.", advice="It is 'day' or 'month'.")
             assert_never(period)
 
@@ -109,6 +110,21 @@ def _ratio(window: QuotaWindow) -> float:
     return max(((used or 0) / limit for used, limit in pairs if limit), default=0.0)
 
 
+def _check_window(window: object) -> None:
+    if not isinstance(window, QuotaWindow):
+        raise InvalidRequest(f"{window!r:.60} is no window.", advice='Give QuotaWindow(period="day", limit_tokens=100_000).')
+    if not isinstance(window.period, str) or window.period not in _NAMES:
+        raise InvalidRequest(f"{window.period!r:.60} is no period of a quota.", advice="It is 'day' or 'month'.")
+    for what in ("limit_tokens", "limit_usd", "warn_at"):
+        if getattr(window, what) is not None:
+            _check_amount(f"{what} of the {window.period}'s quota", getattr(window, what))
+
+
+def _check_amount(what: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise InvalidRequest(f"{what} is {value!r:.60}.", advice="Give a number from 0 up.")
+
+
 class StoreQuotaProvider:
     """A `QuotaProvider` that counts what a store has on record.
 
@@ -121,7 +137,7 @@ class StoreQuotaProvider:
 
     Raises:
         StoreMissing: the store lacks `usage_between`.
-        InvalidRequest: there are no windows, or a limit is below 0.
+        InvalidRequest: there are no windows, or one is none: another period, or a limit that is no number from 0 up.
     """
 
     def __init__(
@@ -135,8 +151,7 @@ class StoreQuotaProvider:
         if not limits:
             raise InvalidRequest("A quota without a window limits nothing.", advice="Give at least one QuotaWindow.")
         for window in limits:
-            if min(window.limit_tokens or 0, window.limit_usd or 0) < 0:
-                raise InvalidRequest(f"A limit of the {window.period}'s quota is below 0.")
+            _check_window(window)
         self._usage, self._limits, self._pricing, self._source = usage, limits, pricing, source
 
     async def report(self, *, actor: Actor, now: datetime | None = None) -> QuotaReport:
@@ -145,8 +160,13 @@ class StoreQuotaProvider:
         Args:
             actor: who.
             now: the moment; the clock's unless given.
+
+        Raises:
+            InvalidRequest: nobody is named, or the moment has no time zone.
         """
-        now = now or self._source.now()
+        if not isinstance(actor, Actor):
+            raise InvalidRequest(f"Whose quota is it? actor={actor!r:.60}.", advice='Give Actor(id="ana").')
+        now = now if now is not None else self._source.now()
         windows = [await self._window(window, actor, now) for window in self._limits]
         return QuotaReport(windows=windows, blocked=exhausted_window(windows), warning=quota_warning(windows))
 
@@ -170,12 +190,11 @@ class InMemoryQuotaStore:
         limit_tokens: 0 lets nobody do anything.
 
     Raises:
-        InvalidRequest: it is below 0.
+        InvalidRequest: it is no number from 0 up.
     """
 
     def __init__(self, limit_tokens: int) -> None:
-        if limit_tokens < 0:
-            raise InvalidRequest(f"A quota of {limit_tokens} tokens cannot be.", advice="Give a number from 0 up.")
+        _check_amount("The quota in tokens", limit_tokens)
         self._limit = limit_tokens
         self._used: dict[tuple[str | None, str, str], int] = {}
 

@@ -15,7 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from loomnb.agents.control_flow import is_not_a_failure
+from loomnb.agents.json_schemas import validator_of
 from loomnb.agents.spi import settled
+from loomnb.agents.words import shortened
 from loomnb.asks import draft_7
 from loomnb.errors import DefinitionError, NotJson, Refused
 from loomnb.jsonvalue import Json, dumps, freeze, thaw
@@ -138,13 +140,13 @@ async def _by_itself(parse: Callable[[Any], Any], value: Json) -> Validated:
 def _issues_of(error: Exception) -> list[dict[str, Any]]:
     if isinstance(error, ValidationError):
         found = error.errors(include_url=False, include_context=False, include_input=False)
-        return [{"path": list(item["loc"]), "message": item["msg"]} for item in found]
+        return [{"path": list(item["loc"]), "message": shortened(item["msg"])} for item in found]
     own = getattr(error, "issues", None)
     if isinstance(own, Iterable) and not isinstance(own, str):
         told = [one for one in own if isinstance(one, Mapping) and isinstance(one.get("message"), str)]
         if told:
-            return [{"path": list(one.get("path") or ()), "message": one["message"]} for one in told]
-    return [{"path": [], "message": str(error) or type(error).__name__}]
+            return [{"path": list(one.get("path") or ()), "message": shortened(one["message"])} for one in told]
+    return [{"path": [], "message": shortened(str(error)) or type(error).__name__}]
 
 
 def _by_pydantic(schema: Any, value: Json) -> Validated:
@@ -166,30 +168,13 @@ def _adapter(schema: Any) -> TypeAdapter[Any]:
 
 
 def _by_json_schema(schema: Mapping[str, Any], value: Json) -> Validated:
+    validator = validator_of(schema)
     try:
-        from jsonschema import Draft7Validator  # noqa: PLC0415  # only for those who write JSON Schema by hand
-        from jsonschema.exceptions import SchemaError  # noqa: PLC0415
-        from jsonschema.validators import validator_for  # noqa: PLC0415
-        from jsonschema_specifications import REGISTRY  # noqa: PLC0415
-    except ImportError as error:
-        raise DefinitionError(
-            "A JSON Schema is judged by the library jsonschema, which is not installed.",
-            advice="Install jsonschema, or give a pydantic type.",
-            cause=error,
-        ) from error
-    plain = thaw(freeze(dict(schema)))
-    kind = validator_for(plain, default=Draft7Validator)
-    try:
-        kind.check_schema(plain)
-    except SchemaError as error:
-        raise DefinitionError(f"This JSON Schema is broken: {error.message}", cause=error) from error
-    try:
-        # With a registry of its own it never fetches what a reference names.
-        found = list(kind(plain, registry=REGISTRY).iter_errors(thaw(value)))
-    except Exception as error:  # a reference into nowhere, or a pattern that is none: only found when it is looked at
+        found = list(validator.iter_errors(thaw(value)))
+    except Exception as error:  # what only shows when a value is looked at
         raise DefinitionError(f"This JSON Schema cannot judge a value: {error}", cause=error) from error
     found.sort(key=lambda one: [str(part) for part in one.absolute_path])
-    issues = [{"path": list(one.absolute_path), "message": one.message} for one in found]
+    issues = [{"path": list(one.absolute_path), "message": shortened(one.message)} for one in found]
     return Validated(is_valid=not issues, value=None if issues else thaw(value), issues=issues)
 
 
@@ -197,9 +182,10 @@ def output_json_schema(schema: Any) -> dict[str, Any]:
     """The JSON Schema of an output, as it is told to a model.
 
     Raises:
-        DefinitionError: the schema is none, or JSON Schema cannot say it.
+        DefinitionError: the schema is none, it is a broken JSON Schema, or JSON Schema cannot say it.
     """
     if isinstance(schema, Mapping):
+        validator_of(schema)
         return cast("dict[str, Any]", thaw(freeze(dict(schema))))
     if _own_parse(schema) is not None:
         told = getattr(schema, "json_schema", None)

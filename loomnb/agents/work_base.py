@@ -15,6 +15,7 @@ from loomnb.agents.diagnostics import publish
 from loomnb.agents.frames import DiscardWriter, FrameReader, decode_stream_event, frame, frame_lines
 from loomnb.agents.spi import AgentTurnInput, ChatMessage, LoopHooks, ProcessorContext, ToolScope, optional, settled
 from loomnb.agents.tracing import AgentSpan, turn_span
+from loomnb.agents.words import storable
 from loomnb.errors import NotFound
 from loomnb.jsonvalue import dumps, freeze, thaw
 from loomnb.runtime import SinkWriter
@@ -144,8 +145,8 @@ class Announcing(FrameReader):
         return json.dumps(event, separators=(",", ":"))
 
     def _begin(self, call_id: str) -> str:
-        """The id of a call that nobody has heard of so far."""
-        mine = call_id
+        """The id of a call that nobody has heard of so far, as it will be stored: ids that are alike then would be one call."""
+        mine: str = storable(call_id)
         if not mine or mine in self._taken:
             mine = self._own(self._made)
             self._made += 1

@@ -31,6 +31,7 @@ from loomnb.agents.tool_errors import (
 )
 from loomnb.agents.tracing import tool_span
 from loomnb.agents.ui_collector import UiCollector
+from loomnb.agents.words import shortened
 from loomnb.agents.work_base import Announcing, is_marked, jsonable, pushed, shown_kind
 from loomnb.agents.work_records import RecordWork
 from loomnb.errors import LoomError
@@ -285,7 +286,9 @@ class ToolWork(RecordWork):
             return once()
 
         def on_retry(attempt: int, exc: BaseException) -> None:
-            publish("tool.retry", {"toolName": call["name"], "toolCallId": call["id"], "attempt": attempt, "message": str(exc)})
+            publish(
+                "tool.retry", {"toolName": call["name"], "toolCallId": call["id"], "attempt": attempt, "message": text_of(exc)}
+            )
 
         return invoke_with_transient_retry(once, retry, on_retry=on_retry, is_control_flow=self._is_signal)
 
@@ -413,7 +416,7 @@ class ToolWork(RecordWork):
 
 def _message(exc: BaseException) -> str:
     if isinstance(exc, LoomError):
-        return str(exc)
+        return shortened(str(exc))
     text = text_of(exc)  # an exception of a tool may have a broken __str__
     return f"{type(exc).__name__}: {text}" if text and text != type(exc).__name__ else type(exc).__name__
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["AGENT_VIEWS", "MEMORY_VIEWS"]
+__all__ = ["AGENT_VIEWS", "MEMORY_VIEWS", "THREADS_VIEW"]
 
 
 def _merged(first: str, kinds: str, key: str, *whole: str) -> str:
@@ -35,6 +35,31 @@ _THREADS = f"""
            coalesce((m.body->>'deleted')::boolean, false) as is_deleted,
            m.ts as created_at, last.ts as updated_at, last.messages, last.seq
     from merged m join last using (run_id) order by m.first_seq"""
+
+# What a person sees in a conversation: what they said, and the answers. No steps that only call tools, nothing edited away.
+_SEEN = """
+        select j.run_id, count(*) as messages from journal j left join (
+            select run_id, id, max(seq) as seq
+            from (select run_id, unnest((body->'ids')::varchar[]) as id, seq from journal where kind = 'message.removed')
+            group by run_id, id
+        ) gone on gone.run_id = j.run_id and gone.id = j.body->>'id'
+        where j.kind = 'message.added' and not coalesce(gone.seq > j.seq, false) and (j.body->>'role' = 'user'
+            or (j.body->>'role' = 'assistant' and coalesce(json_array_length(j.body->'toolCalls'), 0) = 0))
+        group by j.run_id"""
+
+_THREADS_SEEN = f"""
+    with merged as ({_merged("thread.created", "'thread.created', 'thread.changed'", "run_id")}),
+    last as (
+        select run_id, max(seq) as seq, max(ts) as ts
+        from journal where kind in ('thread.created', 'thread.changed', 'message.added', 'message.removed') group by run_id
+    ),
+    seen as ({_SEEN})
+    select m.run_id as thread_id, m.body->>'actorRef' as actor_ref, m.body->>'tenantRef' as tenant_ref,
+           m.body->>'title' as title, m.body->>'agentName' as agent_name, m.body->>'model' as model,
+           coalesce((m.body->>'transient')::boolean, false) as is_transient,
+           coalesce((m.body->>'deleted')::boolean, false) as is_deleted,
+           m.ts as created_at, last.ts as updated_at, coalesce(seen.messages, 0) as messages, last.seq
+    from merged m join last using (run_id) left join seen using (run_id) order by m.first_seq"""
 
 _MESSAGE_KINDS = "'message.added', 'message.changed'"
 
@@ -127,6 +152,12 @@ AGENT_VIEWS: Mapping[str, tuple[str, str]] = {
     "model_costs": (_COSTS, "model_usage with estimated_usd: the cost as reported, else by model_prices, else NULL."),
 }
 """View → its query and what it is. A view stands after those it reads."""
+
+THREADS_VIEW = (
+    _THREADS_SEEN,
+    "One row a conversation: whose it is, what it is called, when it changed last, and how many messages a person sees in it.",
+)
+"""`threads` since migration 7: before, it counted every message that was ever added."""
 
 MEMORY_VIEWS: Mapping[str, tuple[str, str]] = {
     "memories": (_MEMORIES, "What agents remember, and for whom: one row a fact that was not forgotten."),

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from loomnb.errors import StoreDamaged
-from loomnb.store.agent_views import AGENT_VIEWS, MEMORY_VIEWS
+from loomnb.store.agent_views import AGENT_VIEWS, MEMORY_VIEWS, THREADS_VIEW
 
 __all__ = ["MIGRATIONS", "STATUS_KINDS", "migrate"]
 
@@ -320,9 +320,15 @@ def _6_memories(execute: Callable[[str], object]) -> None:
         execute(f"comment on view {name} is '{text}'")
 
 
+def _7_threads(execute: Callable[[str], object]) -> None:
+    sql, text = THREADS_VIEW
+    execute(f"create or replace view threads as {sql}")
+    execute(f"comment on view threads is '{text}'")
+
+
 MIGRATIONS: Sequence[Callable[[Callable[[str], object]], None]] = (
     *(_1_journal, _2_workspaces, _3_storage),
-    *(_4_steps, _5_agents, _6_memories),
+    *(_4_steps, _5_agents, _6_memories, _7_threads),
 )
 """Number n is at index n - 1. Never change one that was released: add the next."""
 

@@ -39,6 +39,7 @@ from loomnb.agents import (
     ToolSpec,
     VendorModel,
     check_intake,
+    check_text,
     fingerprint_of,
     know_agent,
     memories_of,
@@ -50,6 +51,7 @@ from loomnb.agents import (
 )
 from loomnb.errors import DefinitionError, Refused
 from loomnb.runtime import REGISTRY, ModelProvider, RunRecord
+from loomnb.studio.agent_options import check_options
 from loomnb.studio.chats import AgentRun, Chat, Threads
 from loomnb.studio.colleagues import Colleagues
 from loomnb.studio.process import default
@@ -59,8 +61,6 @@ from loomnb.studio.turns import TurnRequested, run_tool, start_turn
 __all__ = ["Agent"]
 
 Model = str | ModelProvider
-
-_MOST_SECONDS = 10 * 365 * 24 * 3600
 
 
 class Agent:
@@ -157,13 +157,27 @@ class Agent:
         store: Loom | None = None,
     ) -> None:
         if not isinstance(name, str) or not name.strip():
-            raise DefinitionError(f"An agent's name is a text, not {name!r}.", advice='Write name="assistant".')
+            raise DefinitionError(f"An agent's name is a text, not {name!r:.60}.", advice='Write name="assistant".')
+        check_text("The name of an agent", name)
+        ttl = approval_ttl.total_seconds() if isinstance(approval_ttl, timedelta) else approval_ttl
+        options = {
+            "title": title, "description": description, "instructions": instructions, "actor": actor, "tools": tools, "ask": ask,
+            "approvals": approvals, "approval_ttl": ttl, "max_steps": max_steps, "budget": budget, "models": models,
+            "history": history, "personas": personas, "default_persona": default_persona, "quota": quota, "settings": settings,
+            "retriever": retriever, "input_processors": input_processors, "output_processors": output_processors,
+            "roles_policy": roles_policy, "repeat_guard": repeat_guard, "tool_timeout": tool_timeout,
+            "tool_timeouts": tool_timeouts,
+        }  # fmt: skip
+        check_options(name, options)
+        if store is not None and not isinstance(store, Loom):
+            raise DefinitionError(
+                f"store= of the agent {name!r} is no store: {store!r:.60}.", advice="Give what loom.Loom(…) made, or nothing."
+            )
         self.name, self.title, self.description = name, title or name.replace("_", " ").capitalize(), description
         self.instructions = inspect.cleandoc(instructions) if isinstance(instructions, str) else instructions
         self.actor = Actor(id=actor) if isinstance(actor, str) else actor
         self.model = model_of_name(model)
         self.models = {label: model_of_name(one) for label, one in (models or {}).items()}
-        _check_options(name, tools, history, budget, {"max_steps": max_steps, "repeat_guard": repeat_guard})
         self.registry = ToolRegistry()
         frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # names that annotations use
         for thing in tools:
@@ -189,9 +203,6 @@ class Agent:
         self._memory = memory if isinstance(memory, bool) else memories_of(memory)
         if output is not None:
             output_json_schema(output)
-        ttl = approval_ttl.total_seconds() if isinstance(approval_ttl, timedelta) else approval_ttl
-        _check_times({"approval_ttl": ttl, "tool_timeout": tool_timeout}, tool_timeouts)
-        _check_hands(name, instructions, quota, retriever, roles_policy)
         self._store = store
         self._options: dict[str, Any] = {
             "roles_policy": roles_policy or DefaultRolesPolicy(),
@@ -398,8 +409,8 @@ class Agent:
             Conflict: another turn is under way in the thread; or the key's turn was about something else.
         """
         asked = TurnRequested(
-            text=text, thread=_thread_id(thread), attachments=attachments, model=model, persona=persona, key=key, fresh=fresh,
-            labels=labels, title=title, durability=durability, loop=loop,
+            text=text, thread=_thread_id(thread), may_begin=isinstance(thread, Chat), attachments=attachments, model=model,
+            persona=persona, key=key, fresh=fresh, labels=labels, title=title, durability=durability, loop=loop,
         )  # fmt: skip
         return start_turn(self.session, self, asked)
 
@@ -410,7 +421,10 @@ class Agent:
             NotFound: there is no such thread.
             Conflict: a turn is under way in it.
         """
-        return start_turn(self.session, self, TurnRequested(text="", thread=_thread_id(thread), model=model, regenerate=True))
+        there = _thread_id(thread)
+        if there is None:
+            raise Refused("Which thread is to be answered?", advice="agent.threads() lists them.")
+        return start_turn(self.session, self, TurnRequested(text="", thread=there, model=model, regenerate=True))
 
     def chat(self, thread: str | None = None) -> Chat:
         """A conversation with it. As a cell's last line it is the chat panel.
@@ -420,6 +434,7 @@ class Agent:
 
         Raises:
             NotFound: there is no such thread.
+            Refused: the id is none.
         """
         return Chat(self, self.session, thread)
 
@@ -429,7 +444,13 @@ class Agent:
         Args:
             search: only those in whose title or messages this text stands, whatever its case.
             limit: how many at most.
+
+        Raises:
+            Refused: the text is none, or the limit is no whole number from 0 on.
         """
+        check_text("search=", search, error=Refused)
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 2**63:
+            raise Refused(f"limit={limit!r:.60} is no whole number from 0 on.", advice="Write limit=50.")
         return Threads.of(self.session, self, search, limit)
 
     def __repr__(self) -> str:
@@ -441,65 +462,6 @@ def _thread_id(thread: str | Chat | None) -> str | None:
     return thread.thread_id if isinstance(thread, Chat) else thread
 
 
-def _check_options(name: str, tools: object, history: object, budget: object, counts: Mapping[str, object]) -> None:
-    """Refuse what would only be noticed in the middle of a turn.
-
-    Raises:
-        DefinitionError: an option is none.
-    """
-    if isinstance(tools, str) or not isinstance(tools, Sequence):
-        raise DefinitionError(
-            f"tools= of the agent {name!r} is a list, not {tools!r:.60}.", advice="Write tools=[add, send_mail]."
-        )
-    if history is not None and not callable(getattr(history, "select", None)):
-        raise DefinitionError(
-            f"history= of the agent {name!r} is no history policy: {history!r:.60}.",
-            advice="Write history=loom.window_history(max_messages=20), or summarizing_history(…).",
-        )
-    if budget is not None and not isinstance(budget, Budget):
-        raise DefinitionError(
-            f"budget= of the agent {name!r} is {budget!r:.60}.", advice="Write budget=loom.Budget(usd=0.5) or (tokens=20_000)."
-        )
-    for what, value in counts.items():
-        if value is None and what == "repeat_guard":
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise DefinitionError(f"{what}={value!r} of the agent {name!r} is no whole number from 1 on.")
-
-
 def _names_of(model: ModelProvider) -> tuple[str, ...]:
     """What a vendor's model is called in price lists; nothing for a model that is none."""
     return (model.model_id, model.model) if isinstance(model, VendorModel) else ()
-
-
-def _check_times(times: Mapping[str, object], by_tool: Mapping[str, object] | None) -> None:
-    for what, value in times.items():
-        _check_seconds(what, value)
-    for tool, value in (by_tool or {}).items():
-        _check_seconds(f"tool_timeouts[{tool!r}]", value)
-
-
-def _check_hands(name: str, instructions: object, quota: object, retriever: object, roles_policy: object) -> None:
-    """Refuse what lacks the method it is called by.
-
-    Raises:
-        DefinitionError: it does; or the instructions are neither a text nor a function.
-    """
-    needs = (("quota", quota, "check"), ("retriever", retriever, "retrieve"), ("roles_policy", roles_policy, "can"))
-    for what, given, method in needs:
-        if given is not None and not callable(getattr(given, method, None)):
-            raise DefinitionError(f"{what}= of the agent {name!r} has no method `{method}`: {given!r:.60}.")
-    if not isinstance(instructions, str) and not callable(instructions):
-        raise DefinitionError(f"instructions= of the agent {name!r} is a text or a function, not {instructions!r:.60}.")
-
-
-def _check_seconds(what: str, value: object) -> None:
-    """Refuse a time that is none.
-
-    Raises:
-        DefinitionError: it is no finite number above 0.
-    """
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < _MOST_SECONDS:
-        raise DefinitionError(f"{what}={value!r} is no number of seconds.", advice="Give a number above 0, or None for no limit.")

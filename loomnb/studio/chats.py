@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loomnb.agents import AgentRunDefinition, ChatMessage, JournalAgentStore, Thread, ToolCallRow, agent_store_of, finished
+from loomnb.agents import (
+    AgentRunDefinition,
+    ChatMessage,
+    JournalAgentStore,
+    Thread,
+    ToolCallRow,
+    agent_store_of,
+    check_text,
+    finished,
+)
 from loomnb.documents import DocumentEntity
 from loomnb.errors import NotFound, Refused
 from loomnb.jsonvalue import freeze, thaw
@@ -15,6 +24,7 @@ from loomnb.names import humanised
 from loomnb.present import Story, escape, filled, markdown_safe, narrated, story_bundle, story_plain
 from loomnb.runtime import FINISHED, REGISTRY, Face, Run, RunRecord, Runtime, Status
 from loomnb.studio.face import notebook_face
+from loomnb.studio.said import check_said
 
 if TYPE_CHECKING:
     from loomnb.studio.agents import Agent
@@ -93,6 +103,35 @@ class AgentRun(Run):
     def thread_id(self) -> str:
         """The conversation it stands in."""
         return str(self.record.args["thread"])
+
+    @property
+    def advice(self) -> str:
+        """Why it does not go on by itself; of one that is being stopped and cannot be yet, what it waits for."""
+        record = self.record
+        if record.cancel_requested and record.passing:
+            blocks = record.host.blocked if record.host is not None else ""
+            return f"It is to be stopped, and ends as canceled as soon as what it does lets go. {blocks}".strip()
+        return super().advice
+
+    def cancel(self, timeout: float = 2.0) -> None:
+        """Stop it. What was on its way is thrown away; a finished turn is left as it is.
+
+        Where something blocks the loop of all runs (a model's `run_turn` that waits without awaiting), nothing can be stopped
+        before that lets go: this returns at once, the turn says what it waits for, and ends as canceled by itself.
+
+        Args:
+            timeout: seconds to wait for the stop to be stored.
+
+        Raises:
+            StoreClosed: the store was closed, so nothing can be stored any more.
+        """
+        record = self.record
+        super().cancel(0)
+        if record.host is not None and not record.host.is_current():
+            with contextlib.suppress(TimeoutError):
+                self._block(lambda: not record.passing or bool(record.host and record.host.blocked), timeout)
+        if self.status not in FINISHED and not record.passing:
+            self._refuse_closed()  # the store was closed under the cancel: it was not stored
 
     @property
     def messages(self) -> list[ChatMessage]:
@@ -221,12 +260,13 @@ class Chat:
     `watchers` are called, on any thread, when something was done here that no run tells of.
 
     Raises:
-        NotFound: there is no such conversation.
+        NotFound: there is no such conversation, or it was deleted.
     """
 
     def __init__(
         self, agent: Agent | None, session: Home, thread: str | None = None, *, name: str = "", run: AgentRun | None = None
     ) -> None:
+        check_text("The id of a thread", thread, error=Refused, advice="agent.threads() lists them.")
         self._agent = agent
         self.session = session
         self._name = agent.name if agent is not None else name
@@ -235,6 +275,7 @@ class Chat:
         self.is_new = thread is None
         self.thread_id = thread if thread is not None else session.runtime.source.new_id("thread")
         if thread is not None and run is None and self.thread is None:
+            self._refuse_deleted()
             raise NotFound(f"There is no thread {thread!r}.", advice="agent.threads() lists them.")
 
     @property
@@ -332,17 +373,36 @@ class Chat:
         turn = self.turn
         return turn if turn is not None and turn.status not in (Status.COMPLETED, Status.CANCELED) else None
 
+    def _refuse_deleted(self) -> None:
+        """Refuse to do anything in a conversation that is gone.
+
+        Raises:
+            NotFound: it was deleted.
+        """
+        if self.store.was_deleted(self.thread_id):
+            raise NotFound(f"The conversation {self.thread_id!r} was deleted.", advice="agent.chat() begins a new one.")
+
     def send(self, text: str, **options: Any) -> AgentRun:
-        """Say something; see `Agent.run`."""
-        agent = self.agent
-        if self.thread is None:
-            self.store.now(self.store.create_thread(actor=agent.actor, id=self.thread_id, agent_name=agent.name))
-        self._run = agent.run(text, thread=self.thread_id, **options)
+        """Say something; see `Agent.run`.
+
+        Raises:
+            Refused, NotFound, Conflict: as `Agent.run`; NotFound also when it was deleted.
+        """
+        self._refuse_deleted()
+        self._run = self.agent.run(text, thread=self, **options)
         self.tell()
         return self._run
 
     def stop(self) -> None:
-        """Stop the turn that is under way. What was on its way is thrown away; what was stored stays."""
+        """Stop the turn that is under way. What was on its way is thrown away; what was stored stays.
+
+        Raises:
+            NotFound: it was deleted.
+        """
+        self._refuse_deleted()
+        self._stop()
+
+    def _stop(self) -> None:
         run = self.run
         if run is not None:
             run.cancel()
@@ -353,7 +413,9 @@ class Chat:
         Raises:
             Refused: nothing was said yet.
             Conflict: a turn is under way.
+            NotFound: it was deleted.
         """
+        self._refuse_deleted()
         run = self.run
         if run is not None and (run.has_error or run.status is Status.INTERRUPTED):
             run.retry()
@@ -368,12 +430,16 @@ class Chat:
         """Say something else instead of what was said; that, and all after it, is taken away.
 
         Raises:
-            NotFound: it is no message of a person's in this conversation.
+            NotFound: it is no message of a person's in this conversation, or that was deleted.
             Conflict: a turn is under way.
+            Refused: the text is none, or blank with nothing attached. Nothing was taken away.
         """
+        self._refuse_deleted()
+        check_text("The id of a message", message_id, error=Refused)
         found = next((m for m in self.messages if m.id == message_id and m.role == "user"), None)
         if found is None:
             raise NotFound(f"No message {message_id!r} of yours stands in this conversation.")
+        check_said(self.agent.name, text, found.attachments)
         run = self.run
         if run is not None and run.status not in FINISHED:
             run.cancel()
@@ -384,24 +450,43 @@ class Chat:
         """A new conversation that begins with this one, up to a message and with it.
 
         Raises:
-            NotFound: there is no such message in it.
+            NotFound: there is no such message in it, or it was deleted.
         """
+        self._refuse_deleted()
+        check_text("The id of a message", message_id, error=Refused)
         thread = self.store.now(self.store.fork_thread(self.thread_id, message_id))
         return Chat(self._agent, self.session, thread.id, name=self._name)
 
     def rename(self, title: str) -> None:
-        """Call it something else."""
+        """Call it something else.
+
+        Raises:
+            NotFound: it was deleted, or nothing was said in it yet.
+            Refused: the title is no text, or blank.
+        """
+        self._refuse_deleted()
+        check_text("The title of a conversation", title, error=Refused, advice='Write chat.rename("…").')
+        if title is None or not title.strip():  # pyright: ignore[reportUnnecessaryComparison]
+            raise Refused("A conversation cannot be called nothing.", advice='Write chat.rename("…").')
         self.store.now(self.store.set_title(self.thread_id, title))
         self.tell()
 
     def delete(self) -> None:
         """Delete it. A turn that is under way is stopped."""
-        self.stop()
+        self._stop()
         self.store.now(self.store.soft_delete_thread(self.thread_id))
         self.tell()
 
     def feedback(self, message_id: str, feedback: str | None) -> None:
-        """Say what you think of a message: `up`, `down`, or any text; None takes it back."""
+        """Say what you think of a message: `up`, `down`, or any text; None takes it back.
+
+        Raises:
+            NotFound: there is no such message, or the conversation was deleted.
+            Refused: it is no text.
+        """
+        self._refuse_deleted()
+        check_text("The id of a message", message_id, error=Refused)
+        check_text("What you think of a message", feedback, error=Refused, advice='Say "up", "down", any text, or None.')
         self.store.now(self.store.set_message_feedback(message_id, feedback))
         self.tell()
 
@@ -421,6 +506,8 @@ class Chat:
         failure = run.record.view.failure if run is not None and run.has_error else None
         more = len(messages) - _TOLD
         title = self.title
+        notices = [f"{more:,} earlier messages are left out here: chat.messages has all of them."] if more > 0 else []
+        notices += [run.advice] if run is not None and run.record.cancel_requested else []
         told = told_messages(messages[-_TOLD:], self.presentation, self.rows(), is_moving=run is not None)
         return Story(
             title=title if title != "New chat" else self.agent_title,
@@ -435,7 +522,7 @@ class Chat:
             error=failure.message if failure is not None else "",
             advice=failure.advice if failure is not None else "",
             result=None,
-            notice=f"{more:,} earlier messages are left out here: chat.messages has all of them." if more > 0 else "",
+            notice="\n".join(notices),
             handle="chat.run",
         )
 
@@ -462,15 +549,12 @@ class Threads(Sequence[Chat]):
     @classmethod
     def of(cls, session: Loom, agent: Agent, search: str | None, limit: int) -> Threads:
         """Those of an agent's actor with this agent."""
-        # Counted is what a person sees: what was said, and the answers; no steps that only call tools, nothing edited away.
         rows = session.runtime.database.read(
-            "with mine as (select thread_id, title, seq from threads where actor_ref = $actor and not is_deleted "
+            "with mine as (select thread_id, title, messages as n, seq from threads where actor_ref = $actor and not is_deleted "
             "and not is_transient and agent_name = $agent), "
             "said as (select * from messages where not is_deleted and thread_id in (select thread_id from mine)), "
-            "counted as (select thread_id, count(*) filter (where role = 'user' or (role = 'assistant' "
-            "and coalesce(json_array_length(tool_calls::json), 0) = 0)) as n, "
-            "arg_min(content, index) filter (where role = 'user') as first from said group by thread_id) "
-            "select thread_id, title, coalesce(n, 0), coalesce(first, '') from mine left join counted using (thread_id) "
+            "begun as (select thread_id, arg_min(content, index) filter (where role = 'user') as first from said group by all) "
+            "select thread_id, title, n, coalesce(first, '') from mine left join begun using (thread_id) "
             "where $text is null or contains(lower(title), lower($text)) or exists (select 1 from said "
             "where said.thread_id = mine.thread_id and contains(lower(said.content), lower($text))) "
             "order by seq desc limit $limit",

@@ -84,9 +84,9 @@ def costs_of(ask: Callable[[str], Relation], by: str) -> Costs:
     Raises:
         Refused: there is no such grouping.
     """
-    key = _KEYS.get(by)
+    key = _KEYS.get(by) if isinstance(by, str) else None
     if key is None:
-        raise Refused(f"Costs are not told by {by!r}.", advice=f"One of: {', '.join(_KEYS)}.")
+        raise Refused(f"Costs are not told by {by!r:.60}.", advice=f"One of: {', '.join(_KEYS)}.")
     order = "1" if by == "day" else "cost_usd desc nulls last, 1"
     sql = f"""
         select {key} as "{by}", count(*) as calls, sum(input_tokens)::bigint as input_tokens,

@@ -568,14 +568,17 @@ def named_models(
 
 
 def _priced(prices: Mapping[str, tuple[float, float]] | Sequence[ModelPrice]) -> list[ModelPrice]:
+    advice = 'Give USD for a million tokens in and out: {"model": (1.25, 10)}.'
     if not isinstance(prices, Mapping):
+        if isinstance(prices, (str, bytes)) or not isinstance(prices, Sequence):
+            raise InvalidRequest(f"{prices!r:.60} is no prices.", advice=advice)
         return list(prices)
     made: list[ModelPrice] = []
     for model, one in prices.items():
         if not isinstance(one, (tuple, list)) or len(one) != 2:
             raise InvalidRequest(
                 f"The price of {model!r} is {one!r:.60}.",
-                advice='Give USD for a million tokens in and out: {"model": (1.25, 10)}.',
+                advice=advice,
             )
         made.append(ModelPrice(model_id=model, input_price_per_1m=one[0], output_price_per_1m=one[1]))
     return made

@@ -20,11 +20,14 @@ from loomnb.agents import (
     ToolContext,
     ToolSpec,
     agent_store_of,
+    check_text,
+    finished,
 )
 from loomnb.blueprints import Blueprint, WorkflowModule
 from loomnb.errors import Conflict, NoFrontEnd, NotFound, Refused
 from loomnb.runtime import CURRENT, FINISHED, Run, RunRecord, Status
 from loomnb.studio.chats import AgentRun
+from loomnb.studio.said import check_said
 from loomnb.studio.session import Loom
 from loomnb.workflows import BaseWorkflow, definition_of
 
@@ -58,6 +61,8 @@ class TurnRequested:
 
     text: str
     thread: str | None = None
+    may_begin: bool = False
+    """Whether the thread begins with it, where it is not there yet."""
     attachments: Sequence[Any] | None = None
     model: str | None = None
     persona: str | None = None
@@ -91,7 +96,7 @@ def start_turn(session: Loom, agent: AgentLike, asked: TurnRequested) -> AgentRu
         key = key if key is not None else attempt.tool_context().idempotency_key
     store = store_of(session)
     attachments = [_attached(one) for one in asked.attachments or ()]
-    thread_id = asked.thread or _new_thread(store, agent, key, fresh=asked.fresh)
+    thread_id = asked.thread if asked.thread is not None else _new_thread_id(store, agent, key, fresh=asked.fresh)
     args: dict[str, Any] = {"thread": thread_id, "text": asked.text, "actor": agent.actor.id}
     args |= {"roles": list(agent.actor.roles)} if agent.actor.roles is not None else {}
     args |= {"tenant": agent.actor.tenant_ref} if agent.actor.tenant_ref is not None else {}
@@ -99,10 +104,18 @@ def start_turn(session: Loom, agent: AgentLike, asked: TurnRequested) -> AgentRu
     args |= {"model": asked.model} if asked.model is not None else {}
     args |= {"regenerate": True} if asked.regenerate else {}
     args |= {"parent": parent} if parent is not None else {}
-    pinned = _know_thread(store, agent, thread_id, is_new=asked.thread is None).persona
+    thread = _known_thread(store, agent, thread_id, may_begin=asked.thread is None or asked.may_begin)
+    pinned = thread.persona if thread is not None else None
     # What the turn says, else what its thread is pinned to, else the agent's own.
     persona = next((one for one in (asked.persona, pinned, agent.default_persona) if one is not None), None)
     args |= {"persona": persona} if persona is not None else {}
+
+    def admit(live: Sequence[RunRecord]) -> None:
+        _admit(live, thread_id)
+        # Here and not before: whatever of the turn cannot be is refused by now, and nothing was written.
+        if finished(store.get_thread(thread_id)) is None:
+            store.now(store.create_thread(actor=agent.actor, id=thread_id, agent_name=agent.name))
+
     fresh = asked.fresh or (parent is not None and _is_canceled(session, agent, key))
     record = session.runtime.start(
         agent.definition,
@@ -115,7 +128,7 @@ def start_turn(session: Loom, agent: AgentLike, asked: TurnRequested) -> AgentRu
         loop=asked.loop,
         run_id=f"{parent}.{session.runtime.source.new_id('turn')}" if parent is not None else "",  # stopped with its parent
         config={AGENT_CONFIG: agent.name},
-        admit=lambda live: _admit(live, thread_id),
+        admit=admit,
     )
     if parent is not None and record.status is Status.FAILED:
         session.runtime.retry(record)  # the move is made again, and so is what it asked for
@@ -131,12 +144,15 @@ def _is_canceled(session: Loom, agent: AgentLike, key: str | None) -> bool:
 
 
 def _check(agent: AgentLike, asked: TurnRequested) -> None:
-    if not isinstance(asked.text, str):
-        raise Refused(f"What is said to {agent.name!r} is a text, not a {type(asked.text).__name__}.")
-    if isinstance(asked.attachments, (str, bytes, os.PathLike)):
-        raise Refused("Attachments are a list.", advice='Write attachments=["report.pdf"].')
-    if not asked.text.strip() and not asked.attachments and not asked.regenerate:
-        raise Refused(f"Nothing was said to {agent.name!r}.", advice='Write agent.run("…").')
+    if not asked.regenerate:
+        check_said(agent.name, asked.text, asked.attachments)
+    words = {"thread": asked.thread, "model": asked.model, "persona": asked.persona, "key": asked.key, "title": asked.title}
+    for what, value in words.items():
+        check_text(f"{what}=", value, error=Refused, advice=f'Write {what}="…".')
+    if not isinstance(asked.fresh, bool):
+        raise Refused(f"fresh={asked.fresh!r:.60} is neither True nor False.")
+    if asked.durability not in (None, "sync", "pipelined"):
+        raise Refused(f"durability={asked.durability!r:.60} is not known.", advice="Use 'sync' (the default) or 'pipelined'.")
     if asked.persona is not None and not agent.has_persona(asked.persona):
         raise NotFound(f"The agent {agent.name!r} has no persona {asked.persona!r}.")
     if asked.model is not None and asked.model not in agent.models and ":" not in asked.model:
@@ -157,24 +173,25 @@ def _admit(live: Sequence[RunRecord], thread_id: str) -> None:
             )
 
 
-def _new_thread(store: JournalAgentStore, agent: AgentLike, key: str | None, *, fresh: bool) -> str:
+def _new_thread_id(store: JournalAgentStore, agent: AgentLike, key: str | None, *, fresh: bool) -> str:
     """The id of a new thread. With a key it follows from that: the same turn is found in the same thread."""
     if key is None or fresh:
-        return store.now(store.create_thread(actor=agent.actor, agent_name=agent.name)).id
+        return store.new_thread_id()
     return f"thread-{hashlib.sha256(f'{agent.name}/{key}'.encode()).hexdigest()[:12]}"
 
 
-def _know_thread(store: JournalAgentStore, agent: AgentLike, thread_id: str, *, is_new: bool) -> Thread:
-    async def look() -> Thread:
-        thread = await store.get_thread(thread_id)
-        if thread is None and not is_new:
-            raise NotFound(f"There is no thread {thread_id!r}.", advice="agent.threads() lists them.")
-        if thread is None:
-            thread = await store.create_thread(actor=agent.actor, id=thread_id, agent_name=agent.name)
-        return thread
+def _known_thread(store: JournalAgentStore, agent: AgentLike, thread_id: str, *, may_begin: bool) -> Thread | None:
+    """The thread of a turn; None: it begins with it.
 
-    thread = store.now(look())
-    if thread.actor_ref != agent.actor.id:
+    Raises:
+        NotFound: there is none, or it is another person's.
+    """
+    thread = finished(store.get_thread(thread_id))
+    if thread is None and store.was_deleted(thread_id):
+        raise NotFound(f"The conversation {thread_id!r} was deleted.", advice="agent.chat() begins a new one.")
+    if thread is None and not may_begin:
+        raise NotFound(f"There is no thread {thread_id!r}.", advice="agent.threads() lists them.")
+    if thread is not None and thread.actor_ref != agent.actor.id:
         raise NotFound(f"There is no thread {thread_id!r} of {agent.actor.id!r}.", advice="agent.threads() lists them.")
     return thread
 
@@ -189,6 +206,8 @@ def _attached(thing: Any) -> dict[str, Any]:
     if isinstance(thing, Mapping):
         if not isinstance(thing.get("mediaType"), str) or not ("data" in thing or "url" in thing):
             raise Refused("This is no attachment.", advice='Give a path, or {"name", "mediaType", "data" (base64) or "url"}.')
+        for what in ("name", "data", "url"):
+            check_text(f"{what} of an attachment", thing.get(what), error=Refused)
         return dict(thing)
     if isinstance(thing, (str, os.PathLike)):
         path = Path(thing)

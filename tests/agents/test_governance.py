@@ -63,7 +63,7 @@ def in_a_file(store: InMemoryAgentStore, prices: Sequence[ModelPrice] = PRICES) 
     ])  # fmt: skip
     put("threads", [
         (t.id, t.actor_ref, t.tenant_ref, t.title, t.agent_name, t.model, t.transient, gone, t.created_at, t.updated_at,
-         len(store.messages(t.id)))
+         store.message_count(t.id))
         for t, gone in store.threads()
     ])  # fmt: skip
     put("tool_calls", [
