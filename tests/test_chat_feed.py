@@ -498,3 +498,29 @@ def test_what_is_not_asked_again_is_the_tool_and_not_its_arguments(views) -> Non
     (ask,) = view.until(lambda: view.head.get("asks"))
 
     assert (ask["label"], ask["tool"]) == ("Run “Look up x”?", "Look up private")
+
+
+def test_when_the_store_is_closed_what_was_said_is_still_told_and_nothing_raises(views, session: loom.Loom) -> None:
+    async def pause(turn: int, frame: Any) -> None:
+        if "never" in frame.get("text", ""):
+            await asyncio.Event().wait()
+
+    view = views(["one", "so far never more"], pause=pause)
+    view.send("First")
+    view.rest()
+    view.send("Second")
+    view.until(lambda: "so far" in view.words()[-1])
+
+    session.close()
+    view.feed.chat.tell()
+    view.until(lambda: any("closed" in m for m in view.heard))
+    late: list[dict[str, Any]] = []
+    view.feed._say = late.append
+    view.feed.receive({"type": "hello", "n": 99, "have": {"stamp": 0, "head": 0}})
+
+    (message,) = late
+    assert message["closed"].startswith("The store is closed: run the cell that opens it again, then agent.chat(")
+    assert [item.get("lost", False) for item in message["items"]] == [False, False, False, True]
+    assert not any(item.get("open") for item in message["items"])
+    view.feed._act(view.feed._actions["send"], {"n": 100, "text": "Third"})
+    assert [m["message"] for m in late if m["type"] == "refused"] == ["The store was closed."]

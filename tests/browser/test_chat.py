@@ -270,6 +270,35 @@ def test_after_a_restart_the_conversation_comes_back_with_its_open_approval(note
     assert (folder(nb) / "sent.txt").read_text() == "bob@example.org: Again\n"
 
 
+def test_when_the_store_is_closed_panels_keep_what_they_show_and_say_what_to_run(notebook, tmp_path: Path) -> None:
+    asking = "sure = loom.confirm('Sure?', key='sure')\nsure"
+    nb = notebook([CHAT, asking, "loom.close()", "loom.open('store.duckdb'); agent.chat(chat.thread_id)"])
+    nb.run_cell(0)
+    shown = panel(nb)
+    say(shown, "What is the weather like?")
+    expect(shown.locator("table td").first).to_have_text("Mon")
+    say(shown, "Mail it to Bob")
+    asked(shown)
+    nb.run_cell(1)
+    expect(nb.output(1).locator(".loom-panel")).to_have_attribute("data-live", "live", timeout=20_000)
+
+    nb.run_cell(2)
+
+    for one in (nb.output(0).locator(".loom-chat"), nb.output(1).locator(".loom-panel")):
+        expect(one).to_have_attribute("data-live", "closed", timeout=15_000)
+        expect(one.locator(".loom-line")).to_contain_text("run the cell that opens it again, then")
+        expect(one.locator(".loom-chip").first).to_have_text("store closed")
+    nb.page.wait_for_timeout(4000)  # longer than a hello and its patience
+    expect(shown).to_have_attribute("data-live", "closed")
+    expect(shown.locator("table td").first).to_have_text("Mon")
+    expect(shown.get_by_label("Message", exact=True)).to_be_disabled()
+    nb.screenshot(tmp_path / "closed.png", cell=0)
+    nb.run_cell(3)
+    expect(asked(panel(nb, 3))).to_contain_text("Send this mail?")
+    log = nb.server.log.read_text(errors="replace")
+    assert "Traceback" not in log, log[-2000:]
+
+
 def test_a_turn_shows_its_conversation_and_can_be_gone_on_with(notebook) -> None:
     nb = notebook([ASSISTANT + "\nrun = agent.run('What is the weather like?')\nrun", "print(await run)"])
     nb.run_all()

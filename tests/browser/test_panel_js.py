@@ -95,6 +95,19 @@ def test_a_silent_kernel_greys_the_panel_and_names_the_way_back(stage: Stage) ->
     assert stage.find("form").get_attribute("aria-disabled") == "true"
 
 
+def test_a_closed_store_turns_the_panel_off_and_says_what_to_run(stage: Stage) -> None:
+    stage.panel(waiting(one_text()), docs=[doc(0, "<p>kept</p>")])
+
+    stage.wait(3.1)
+    stage.state(None, closed='The store is closed: run the cell that opens it again, then loom.run("run-1") shows this again.')
+    stage.wait(2.6)
+
+    expect(stage.find(".loom-line")).to_contain_text("The store is closed")
+    expect(stage.find(".loom-chip").first).to_have_text("store closed")
+    expect(stage.find(".loom-docs")).to_contain_text("kept")
+    assert stage.find(":is(input, button):enabled").count() == 0
+
+
 def test_a_busy_kernel_is_not_called_gone(stage: Stage) -> None:
     stage.panel(waiting(one_text()))
     stage.page.evaluate("model.widget_manager.kernel.status = 'busy'")

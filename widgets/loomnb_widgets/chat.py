@@ -85,6 +85,10 @@ class ChatPanel(LivePanel):
         status = record.view.status
         return status in FINISHED or status in (Status.WAITING, Status.INTERRUPTED)
 
+    def is_closed(self) -> bool:
+        """Whether the store of the conversation is closed."""
+        return self.chat.session.runtime.closed
+
     def core_form(self) -> Any:
         """The conversation in core widgets."""
         from loomnb_widgets.core_chat import CoreChat  # noqa: PLC0415  # only front ends without anywidget need it

@@ -10,17 +10,18 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from loomnb.agents import MessageState, decode_stream_event, reduce_frames, streams_of
-from loomnb.errors import LoomError, Refused
+from loomnb.agents import ChatMessage, MessageState, ToolCallRow, decode_stream_event, reduce_frames, streams_of
+from loomnb.errors import LoomError, Refused, StoreClosed
 from loomnb.runtime import FINISHED, RunRecord, Status
 from loomnb.studio import AgentRun, Chat
 from loomnb_widgets.answers import answer_from_form
 from loomnb_widgets.chat_items import Transcript, Turn, used_text
 from loomnb_widgets.feed import Feed
-from loomnb_widgets.views import head_view, link_of, refusal
+from loomnb_widgets.views import closed_text, head_view, link_of, refusal
 
 __all__ = ["ChatFeed"]
 
@@ -63,6 +64,7 @@ class ChatFeed:
         self._pushing = False
         self._last_push = 0.0
         self._sent_stamp = 0
+        self._known: tuple[Sequence[ChatMessage], Mapping[str, ToolCallRow], Turn] = ((), {}, Turn())
         self._usage: tuple[int, str] = (-1, "")
         self._head_rev = 1
         self._closed = False
@@ -130,6 +132,8 @@ class ChatFeed:
     def _act(self, action: _Action, content: Mapping[str, Any]) -> None:
         reply = {"n": content.get("n"), "ask": content.get("ask")}
         try:
+            if self._runtime.closed:
+                raise StoreClosed("The store was closed.", advice="Open it again, then show the conversation anew.")
             more = action(content)
         except Exception as exc:  # noqa: BLE001  # whatever it is, the person who did it has to see it
             self._say({"type": "refused", **reply, **refusal(exc)})
@@ -287,7 +291,7 @@ class ChatFeed:
             return
         self._pushing = True
         host = self._record.host if self._record is not None else None
-        if host is None:
+        if host is None or self._runtime.closed:  # with the store its loop is gone
             self._runtime.workers.submit(self._push)
             return
         wait = max(0.02, _PUSH_EVERY - (time.monotonic() - self._last_push))
@@ -300,12 +304,30 @@ class ChatFeed:
             known = self._head_rev
             message = self._state_message(self._sent_stamp, known)
             self._sent_stamp = message["stamp"]
-        if "items" in message or "order" in message or "head" in message:
+        if message.keys() & {"items", "order", "head", "closed"}:
             self._say(message)
         self._pushed(self.small_head() if self._head_rev != known else None)
 
     def _look(self) -> None:
-        """What there is now. Within the guard."""
+        """What there is now; of a store that is closed, what there was. Within the guard."""
+        if self._runtime.closed:
+            self._look_back()
+            return
+        try:
+            self._look_now()
+        except Exception:
+            if not self._runtime.closed:  # a reader is interrupted where the store is closed while it reads
+                raise
+            self._look_back()
+
+    def _look_back(self) -> None:
+        """What was on its way when the store was closed is lost."""
+        messages, rows, turn = self._known
+        if turn.is_open:
+            self._known = messages, rows, replace(turn, is_open=False, is_lost=True)
+            self._items.update(*self._known)
+
+    def _look_now(self) -> None:
         turn = self.chat.turn
         self._follow(turn)
         record = self._record
@@ -319,7 +341,8 @@ class ChatFeed:
             link=self._link,
         )
         self._items.presentation = self.chat.presentation
-        self._items.update(self.chat.messages, self.chat.rows(), about)
+        self._known = self.chat.messages, self.chat.rows(), about
+        self._items.update(*self._known)
         fresh = self._head(turn)
         if fresh != self.head:
             self._head_rev += 1
@@ -334,6 +357,8 @@ class ChatFeed:
                 message["head"] = self.head
         host = self._record.host if self._record is not None else None
         message["warn"] = host.blocked if host is not None else ""
+        if self._runtime.closed:
+            message["closed"] = closed_text(f'agent.chat("{self.chat.thread_id}")')
         if ack is not None:
             message["ack"] = ack
         return message

@@ -34,6 +34,7 @@ __all__ = [
     "answer_view",
     "artifact_view",
     "ask_view",
+    "closed_text",
     "document_view",
     "field_view",
     "head_view",
@@ -281,6 +282,15 @@ def answer_view(number: int, answered: tuple[int, int, Ask, Any]) -> dict[str, A
         "role": "",
         "html": answer_html(ask, payload) or "<p>✓</p>",
     }
+
+
+def closed_text(call: str) -> str:
+    """What a panel says whose store was closed.
+
+    Args:
+        call: what shows it again, once the store is open.
+    """
+    return f"The store is closed: run the cell that opens it again, then {call} shows this again."
 
 
 def refusal(exc: Exception) -> dict[str, Any]:

@@ -22,6 +22,7 @@ function renderChat({ model, el, signal }) {
   let head = {};
   let headRev = 0;
   let stamp = 0;
+  let closed = ""; // what to do once the store is closed
   let lostFocus = null;
   const asks = new Map();
   const told = TOLD.get(model) ?? { items: new Map(), order: [], head: null, headRev: 0, stamp: 0, open: new Set(), files: [], top: null };
@@ -87,13 +88,14 @@ function renderChat({ model, el, signal }) {
     const { state } = pulse;
     const focus = state === "live" ? null : focusWithin(root);
     root.dataset.live = state;
-    setText(line, { busy: "kernel busy: it answers when the running cell ends", connecting: "connecting…",
+    setText(line, { busy: "kernel busy: it answers when the running cell ends", connecting: "connecting…", closed,
       gone: `kernel gone: run the cell that makes the agent, then agent.chat("${head.thread_id ?? ""}") brings this back` }[state] ?? "");
     line.hidden = state === "live";
     for (const piece of asks.values()) piece.enable();
     composer.enable();
     threads.enable();
     transcript.live(state === "live");
+    drawChip();
     drawControls();
     drawWork();
     if (focus) lostFocus = focus;
@@ -102,6 +104,12 @@ function renderChat({ model, el, signal }) {
       lostFocus = null;
       for (const piece of asks.values()) piece.refocus();
     }
+  }
+  function drawChip() {
+    const isClosed = pulse.state === "closed";
+    setText(chip, isClosed ? "store closed" : head.status_text ?? "");
+    setAttr(chip, "data-status", isClosed ? "" : head.status ?? "");
+    chip.hidden = !isClosed && !head.status_text;
   }
   function drawControls() {
     const isOff = !ctx.isLive();
@@ -142,9 +150,7 @@ function renderChat({ model, el, signal }) {
     setAttr(root, "aria-label", `Conversation with ${head.agent ?? "an agent"}`);
     setText(title, head.title || head.agent || "Conversation");
     setAttr(title, "title", head.thread_id);
-    setText(chip, head.status_text ?? "");
-    setAttr(chip, "data-status", head.status ?? "");
-    chip.hidden = !head.status_text;
+    drawChip();
     showText(notice, head.notice);
     const first = syncAsks(head.asks ?? []);
     error.update(head.error ?? null);
@@ -227,7 +233,8 @@ function renderChat({ model, el, signal }) {
       told.head = m.head;
       drawHead(m.head);
     }
-    if (isOurs) pulse.ack(m.ack);
+    if (m.closed) closed = m.closed;
+    if (isOurs) pulse.ack(m.ack, Boolean(m.closed));
   }
 
   /** What another view of this model would need to draw the item whole. */

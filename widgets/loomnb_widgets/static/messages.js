@@ -75,7 +75,10 @@ export function transcriptPiece(act, openRun, copy, told) {
       empty.hidden = head.count > 0 || items.size > 0;
       setText(empty, head.can_say ? `Say something to ${head.agent}.` : head.why_not);
     },
-    live: (isLive) => items.forEach((piece) => piece.live(isLive)),
+    live(isLive) {
+      setDisabled(earlier, !isLive);
+      items.forEach((piece) => piece.live(isLive));
+    },
     stop() {
       watcher?.disconnect();
       items.forEach((piece) => piece.stop());
@@ -101,7 +104,7 @@ function itemPiece(first, ctx) {
   const buttons = isUser
     ? { copy: button("Copy", (made) => ctx.copy(made, item.text)), edit: button("Edit", () => edit()),
       fork: button("Branch", () => ctx.act("fork", { message: item.id }), { title: "Go on from here in a new conversation" }) }
-    : { copy: button("Copy", (made) => ctx.copy(made, null, item.id)), again: button("Again", () => ctx.act("retry"), { title: "Answer once more" }),
+    : { copy: button("Copy", (made) => (isLive ? ctx.copy(made, null, item.id) : ctx.copy(made, wordsOf(said)))), again: button("Again", () => ctx.act("retry"), { title: "Answer once more" }),
       fork: button("Branch", () => ctx.act("fork", { message: item.id }), { title: "Go on from here in a new conversation" }),
       up: button("Good", () => rate("up"), { "aria-pressed": "false" }), down: button("Poor", () => rate("down"), { "aria-pressed": "false" }) };
   const used = h("span", { class: "loom-used" });
@@ -195,6 +198,9 @@ function itemPiece(first, ctx) {
     stop: () => parts.forEach((piece) => piece.stop?.()),
   };
 }
+
+/** What a message shows as text: for who cannot ask the kernel how it was written. */
+const wordsOf = (said) => [...said.querySelectorAll(".loom-words")].map((one) => one.innerText).join("\n\n");
 
 /** What the reader opened stays open when the view is drawn anew. */
 function keepFold(fold, key, opened) {
