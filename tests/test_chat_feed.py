@@ -264,6 +264,40 @@ def test_a_stopped_answer_is_shown_as_lost_and_is_not_kept(views) -> None:
     assert [m.role for m in view.feed.chat.messages] == ["user"]
 
 
+@pytest.mark.parametrize("said", ["", "  \n\n"])
+def test_a_turn_that_is_stopped_before_it_says_anything_leaves_a_line_and_no_empty_answer(views, said: str) -> None:
+    async def pause(turn: int, frame: Any) -> None:
+        if "never" in frame.get("text", ""):
+            await asyncio.Event().wait()
+
+    view = views([f"{said}never"], pause=pause)
+    view.send("Go")
+    view.until(lambda: view.head["can_stop"])
+    assert [view.items[uid]["role"] for uid in view.order] == ["user"]
+
+    view.say("stop")
+
+    (note,) = view.until(lambda: view.parts("note"))
+    assert note["text"] == "Stopped before anything was said."
+    assert view.words() == ["Go", ""]
+
+
+def test_a_turn_that_fails_before_it_says_anything_leaves_no_empty_answer(views) -> None:
+    view = views(lambda request, turn: ConnectionError("nobody there"))
+    view.send("Go")
+    view.until(lambda: view.head.get("error"))
+
+    assert [view.items[uid]["role"] for uid in view.order] == ["user"]
+
+
+def test_an_answer_without_words_says_so(views) -> None:
+    view = views([" "])
+    view.send("Go")
+
+    (note,) = view.until(lambda: view.parts("note"))
+    assert note["text"] == "Nothing was said."
+
+
 def test_a_failure_is_told_and_taken_up_again(views) -> None:
     said = iter([ConnectionError("nobody there"), "back"])
     view = views(lambda request, turn: next(said))

@@ -61,3 +61,18 @@ def test_a_closed_store_keeps_the_transcript_and_says_what_to_run(stage: Stage) 
     expect(stage.find(".loom-chip")).to_have_text("store closed")
     expect(stage.find(".loom-turns")).to_contain_text("Mild.")
     assert stage.find(".loom-chat :is(textarea, button):enabled:visible").all_inner_texts() == ["Copy", "Copy"]
+
+
+# -- nothing said ------------------------------------------------------------------------------------
+
+
+def test_where_nothing_was_said_stands_a_line_and_no_empty_answer(stage: Stage) -> None:
+    note = {"key": "note", "kind": "note", "text": "Stopped before anything was said."}
+    begun = answer("r1:1", id=None, live=True, open=True)
+    chat(stage, chat_head(), user("m1", "Go"), begun)
+    expect(stage.find(".loom-turn:visible")).to_have_count(1)
+
+    tell(stage, chat_head(), user("m1", "Go"), answer("r1:stopped", id=None, parts=[note]), rev=2)
+
+    expect(stage.find(".loom-turn[data-role='assistant'] .loom-said")).to_have_text("Stopped before anything was said.")
+    assert stage.find(".loom-turn[data-role='assistant'] button:visible").count() == 0

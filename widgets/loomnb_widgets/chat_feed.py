@@ -31,6 +31,8 @@ _AGAIN = 0.25  # seconds after which a stream that ended while its run goes on i
 _FILE_MOST, _FILES_MOST = 5_000_000, 7_000_000
 """Bytes of one file, and of all of a message: a socket of Jupyter takes ten million characters at once."""
 _BUSY = (Status.PENDING, Status.RUNNING, Status.RETRYING, Status.WAITING)
+_SILENCE = {Status.COMPLETED: "Nothing was said.", Status.CANCELED: "Stopped before anything was said."}
+"""Where a turn failed, the error says it."""
 
 Say = Callable[[dict[str, Any]], None]
 _Action = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
@@ -321,9 +323,10 @@ class ChatFeed:
             self._look_back()
 
     def _look_back(self) -> None:
-        """What was on its way when the store was closed is lost."""
+        """What was on its way when the store was closed is lost; what waited for somebody still waits."""
         messages, rows, turn = self._known
-        if turn.is_open:
+        record = self._record
+        if turn.is_open and record is not None and record.view.status is not Status.WAITING:
             self._known = messages, rows, replace(turn, is_open=False, is_lost=True)
             self._items.update(*self._known)
 
@@ -338,6 +341,7 @@ class ChatFeed:
             is_open=is_open,
             state=self._state,
             is_lost=status in (Status.CANCELED, Status.FAILED),
+            silence=_SILENCE.get(status, "") if status is not None else "",
             link=self._link,
         )
         self._items.presentation = self.chat.presentation

@@ -178,6 +178,7 @@ function itemPiece(first, ctx) {
     setText(used, item.lost ? "stopped here; this is not kept in the conversation" : item.used ?? "");
     const isOver = Boolean(item.id) && item.ends && !item.open;
     foot.hidden = !(isOver || item.lost);
+    node.hidden = !isUser && item.parts.length === 0; // of an answer that has only begun there is nothing to see
     for (const [name, one] of Object.entries(buttons)) {
       one.hidden = !isOver;
       setDisabled(one, !isLive && name !== "copy");
@@ -213,6 +214,7 @@ function partPiece(part, ctx) {
   if (part.kind === "reasoning") return thoughtPiece();
   if (part.kind === "tool") return toolPiece(ctx);
   if (part.kind === "ui") return componentPiece();
+  if (part.kind === "note") return notePiece();
   return textPiece();
 }
 
@@ -299,6 +301,12 @@ function toolPiece(ctx) {
       else if (part.link) card.update(part.link);
     },
   };
+}
+
+/** A line that stands where nothing was said. */
+function notePiece() {
+  const node = h("p", { class: "loom-note" });
+  return { node, update: ({ text }) => setText(node, text) };
 }
 
 function componentPiece() {
