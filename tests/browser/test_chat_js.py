@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
-from tests.browser.static_page import Stage, stage
+from tests.browser.static_page import Stage, ask, field, stage
 
 __all__ = ["stage"]  # a fixture: imported for pytest to find
 
@@ -45,6 +46,17 @@ def chat(stage: Stage, head: dict[str, Any] | None = None, *items: dict[str, Any
     tell(stage, head or chat_head(), *(items or (user("m1", "What is it like?"), answer("m2", "<p>Mild.</p>"))))
 
 
+def approval(**more: Any) -> dict[str, Any]:
+    told = {"label": "Send this mail?", "description_html": "<p>It goes to <b>bob@example.org</b> at once.</p>"}
+    told |= {"submit": "Send mail", "reject": "Reject", "tool": "Send mail", "remember": True, "has_reason": True}
+    fields = [field("to", default="bob@example.org"), field("subject", default="Weather"), field("text", default="Mild.")]
+    return ask("approval", **{**told, "fields": [*fields, field("urgent", "boolean", default=False)], **more})
+
+
+def waiting(*asks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return chat_head(status="waiting", status_text="waiting for you", asks=list(asks), can_stop=True, **more)
+
+
 # -- a closed store ----------------------------------------------------------------------------------
 
 
@@ -76,3 +88,59 @@ def test_where_nothing_was_said_stands_a_line_and_no_empty_answer(stage: Stage) 
 
     expect(stage.find(".loom-turn[data-role='assistant'] .loom-said")).to_have_text("Stopped before anything was said.")
     assert stage.find(".loom-turn[data-role='assistant'] button:visible").count() == 0
+
+
+# -- narrow and low ----------------------------------------------------------------------------------
+
+BROKEN_WORDS = """() => [...document.querySelectorAll(".loom-chat :is(button, .loom-chip)")].flatMap((node) => {
+  if (!node.getClientRects().length) return [];
+  const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
+  const broken = [];
+  for (let text = walker.nextNode(); text; text = walker.nextNode()) {
+    for (const { 0: word, index } of text.data.matchAll(/\\S+/g)) {
+      const range = document.createRange();
+      range.setStart(text, index);
+      range.setEnd(text, index + word.length);
+      if (new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1) broken.push(word);
+    }
+  }
+  return broken;
+})"""
+
+
+@pytest.mark.parametrize("width", [300, 340, 400])
+def test_in_a_narrow_page_no_word_of_a_button_breaks_and_nothing_scrolls_sideways(stage: Stage, width: int) -> None:
+    stage.page.set_viewport_size({"width": width, "height": 800})
+    queued = {"text": "And then?", "files": [], "error": "", "is_due": True}
+    offered = {"suggestions": ["And next week?", "Mail the whole forecast to Bob and to Alice"], "models": ["small"]}
+    chat(stage, waiting(approval(), queued=queued, can_retry=True, **offered))
+    stage.page.get_by_role("button", name="Conversations").click()
+    listed = [("What is the weather like in Lisbon?", 3, True), ("Hi", 3000, False)]
+    told = [{"threadId": str(n), "title": t, "messages": m, "waiting": w} for n, (t, m, w) in enumerate(listed)]
+    stage.say({"type": "accepted", "n": stage.sent("threads")[-1]["n"], "here": "t1", "threads": told})
+    expect(stage.find(".loom-thread")).to_have_count(2)
+
+    assert stage.page.evaluate(BROKEN_WORDS) == []
+    assert stage.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert stage.find(".loom-thread-title").first.bounding_box()["width"] > 90  # type: ignore[index]
+
+
+@pytest.mark.parametrize("width", [420, 1000])
+def test_while_something_is_asked_the_messages_give_up_height_so_that_both_are_seen(stage: Stage, width: int) -> None:
+    stage.page.set_viewport_size({"width": width, "height": 720})
+    said = [one for n in range(12) for one in (user(f"u{n}", "What is it like?"), answer(f"a{n}", "<p>Mild.</p>" * 3))]
+    chat(stage, chat_head(), *said)
+    before = stage.find(".loom-transcript").bounding_box()
+    assert before is not None
+    assert before["height"] > 400
+
+    tell(stage, waiting(approval()), rev=2)
+    expect(stage.find("form.loom-ask")).to_be_visible()
+    stage.wait(0.1)
+
+    top, form = stage.find(".loom-transcript").bounding_box(), stage.find("form.loom-ask").bounding_box()
+    assert top is not None
+    assert form is not None
+    assert top["height"] >= 110
+    assert form["y"] + form["height"] - top["y"] <= 720 - 110  # what a notebook's own bars leave
+    expect(stage.find(".loom-turn").last).to_be_in_viewport()  # the end of what was said, still

@@ -70,6 +70,11 @@ function renderChat({ model, el, signal }) {
   const root = h("section", { class: "loom-panel loom-chat", "data-live": "connecting", tabindex: -1 },
     header, warn, notice, threads.node, transcript.node, work, asksNode, trouble, refused, chips, composer.node, used, voice);
 
+  // The messages are as high as the rest leaves room for in the window; the sheet says when that counts.
+  const fitting = typeof ResizeObserver === "function"
+    ? new ResizeObserver(() => root.style.setProperty("--loom-rest", `${root.offsetHeight - transcript.height()}px`)) : null;
+  for (const piece of [asksNode, composer.node, trouble]) fitting?.observe(piece);
+
   const doings = new Set(); // what was asked for and may be refused
   function doing(type, more) {
     showText(refused, "");
@@ -296,6 +301,7 @@ function renderChat({ model, el, signal }) {
     threads.stop();
     composer.stop();
     transcript.stop();
+    fitting?.disconnect();
     for (const piece of asks.values()) piece.stop();
     model.off("msg:custom", heard);
     signal?.removeEventListener?.("abort", cleanup);

@@ -31,6 +31,7 @@ export function transcriptPiece(act, openRun, copy, told) {
   // What opens or loads below the fold must not push the end away from who reads there.
   const watcher = typeof ResizeObserver === "function" ? new ResizeObserver(() => isAtBottom && stick()) : null;
   watcher?.observe(list);
+  watcher?.observe(box); // while something is asked it is lower
 
   function stick() {
     box.scrollTop = box.scrollHeight;
@@ -43,6 +44,7 @@ export function transcriptPiece(act, openRun, copy, told) {
   return {
     node,
     toEnd,
+    height: () => box.offsetHeight,
     /** Where the reader was before the view was drawn anew. */
     restore() {
       if (told.top === null) return toEnd();
