@@ -144,3 +144,115 @@ def test_while_something_is_asked_the_messages_give_up_height_so_that_both_are_s
     assert top["height"] >= 110
     assert form["y"] + form["height"] - top["y"] <= 720 - 110  # what a notebook's own bars leave
     expect(stage.find(".loom-turn").last).to_be_in_viewport()  # the end of what was said, still
+
+
+# -- the focus and what is asked ---------------------------------------------------------------------
+
+
+def sent(stage: Stage, text: str = "Mail it") -> None:
+    """Something said with Enter, and taken."""
+    stage.page.get_by_label("Message", exact=True).click()
+    stage.page.keyboard.type(text)
+    stage.page.keyboard.press("Enter")
+    stage.say({"type": "accepted", "n": stage.sent("send")[-1]["n"]})
+
+
+def test_who_has_just_said_something_is_led_to_what_is_asked(stage: Stage) -> None:
+    chat(stage)
+    sent(stage)
+
+    tell(stage, waiting(approval()), rev=2)
+
+    assert stage.active_key() == "f:input.to"
+    expect(stage.find("[role='status'][aria-live]")).to_have_text("waiting for your answer: Send this mail?")
+
+
+def test_a_second_question_is_announced_too_and_goes_on_from_the_first(stage: Stage) -> None:
+    chat(stage)
+    sent(stage)
+    tell(stage, waiting(approval()), rev=2)
+    stage.page.get_by_role("button", name="Send mail").click()
+    stage.accept()
+
+    tell(stage, waiting(approval(id="a2", label="Send that, too?")), rev=3)
+
+    assert stage.active_key() == "f:input.to"
+    expect(stage.find("[role='status'][aria-live]")).to_have_text("waiting for your answer: Send that, too?")
+
+
+def test_an_approval_without_fields_leads_to_its_form_and_not_to_its_yes(stage: Stage) -> None:
+    chat(stage)
+    sent(stage)
+
+    tell(stage, waiting(approval(fields=[], remember=False, has_reason=False, input_html="<p>all</p>")), rev=2)
+
+    expect(stage.find("form.loom-ask")).to_be_focused()
+    stage.page.keyboard.press("Enter")
+    assert stage.sent("answer") == []
+    stage.page.keyboard.press("Tab")
+    expect(stage.page.get_by_role("button", name="Send mail")).to_be_focused()
+
+
+def test_who_types_ahead_keeps_the_focus(stage: Stage) -> None:
+    chat(stage)
+    sent(stage)
+    stage.page.keyboard.type("and ")
+
+    tell(stage, waiting(approval()), rev=2)
+    stage.wait(5)
+    stage.page.keyboard.type("then")
+
+    assert stage.page.get_by_label("Message", exact=True).input_value() == "and then"
+    expect(stage.page.get_by_label("Message", exact=True)).to_be_focused()
+
+
+def test_who_has_just_pressed_a_key_is_led_there_a_moment_later(stage: Stage) -> None:
+    chat(stage)
+    sent(stage)
+    stage.page.keyboard.type("x")
+    stage.page.keyboard.press("Backspace")
+
+    tell(stage, waiting(approval()), rev=2)
+
+    expect(stage.page.get_by_label("Message", exact=True)).to_be_focused()
+    stage.wait(3)
+    assert stage.active_key() == "f:input.to"
+
+
+def test_who_is_elsewhere_keeps_the_focus(stage: Stage) -> None:
+    chat(stage)
+    sent(stage)
+    stage.page.evaluate("document.body.append(Object.assign(document.createElement('input'), { id: 'other' }))")
+    stage.find("#other").click()
+
+    tell(stage, waiting(approval()), rev=2)
+    stage.wait(5)
+
+    expect(stage.find("#other")).to_be_focused()
+
+
+def test_who_is_at_another_question_stays_there(stage: Stage) -> None:
+    chat(stage, waiting(approval()))
+    stage.page.get_by_role("button", name="Reject").focus()
+
+    tell(stage, waiting(approval(), approval(id="a2", label="Send that, too?")), rev=2)
+    stage.wait(5)
+
+    expect(stage.page.get_by_role("button", name="Reject").first).to_be_focused()
+
+
+def test_who_reads_and_has_marked_words_keeps_them(stage: Stage) -> None:
+    chat(stage)
+    stage.find(".loom-transcript").focus()
+    stage.page.evaluate("getSelection().selectAllChildren(document.querySelector('.loom-words'))")
+
+    tell(stage, waiting(approval()), rev=2)
+    stage.wait(5)
+
+    expect(stage.find(".loom-transcript")).to_be_focused()
+
+
+def test_what_was_open_when_the_view_was_drawn_takes_no_focus(stage: Stage) -> None:
+    chat(stage, waiting(approval()))
+
+    assert stage.active_key() is None

@@ -10,6 +10,7 @@ import { errorPiece, heartbeat, initialize, isKernelBusy, render } from "./panel
 import { threadsPiece } from "./threads.js";
 
 const CHAT_HELLO_MS = 3000;
+const IDLE_MS = 1500; // since the last key: then nobody is in the middle of a word
 
 /** What a model's views were told: a notebook draws a view anew when its cell's output changes, and that must not be seen. */
 const TOLD = new WeakMap();
@@ -24,6 +25,8 @@ function renderChat({ model, el, signal }) {
   let stamp = 0;
   let closed = ""; // what to do once the store is closed
   let lostFocus = null;
+  let lastKey = 0; // when a person last pressed a key in here, since something was sent
+  let greeting = 0;
   const asks = new Map();
   const told = TOLD.get(model) ?? { items: new Map(), order: [], head: null, headRev: 0, stamp: 0, open: new Set(), files: [], top: null };
   TOLD.set(model, told);
@@ -43,7 +46,10 @@ function renderChat({ model, el, signal }) {
     runId: () => head.thread_id ?? "",
     say: (text) => void (voice.textContent = text),
     send: ({ type, ...more }) => act(type, more),
-    sent: () => transcript.toEnd(),
+    sent() {
+      lastKey = 0;
+      transcript.toEnd();
+    },
   };
 
   const line = h("p", { class: "loom-line", role: "status" });
@@ -177,11 +183,23 @@ function renderChat({ model, el, signal }) {
     }
     drawControls();
     drawWork();
-    if (before.thread_id === undefined || before.status === head.status) return;
+    if (before.thread_id === undefined || (before.status === head.status && !first)) return;
+    if (first) greet(first);
     if (head.asks?.length) ctx.say(`waiting for your answer: ${head.asks.map((ask) => ask.label).join("; ")}`);
     else if (head.error) ctx.say(`failed: ${head.error.message}`);
     else if (!head.status && before.status) ctx.say(lastWords());
     if (first) transcript.toEnd();
+  }
+  /** What is newly asked takes the focus of who is in the panel with nothing in their hands: the next key would go there anyway. */
+  function greet(piece) {
+    clearTimeout(greeting);
+    const at = document.activeElement;
+    if (!ctx.isLive() || ![...asks.values()].includes(piece) || asksNode.contains(at) || threads.node.contains(at)) return;
+    const isHere = root.contains(at) ? composer.isIdle() || !at.matches("input, textarea, select") : isHeld && isFree(at, root);
+    if (!isHere || !document.getSelection()?.isCollapsed) return;
+    if (Date.now() - lastKey < IDLE_MS) return void (greeting = setTimeout(() => greet(piece), IDLE_MS));
+    piece.node.scrollIntoView({ block: "nearest" });
+    piece.greet();
   }
   const lastWords = () => [...transcript.node.querySelectorAll(".loom-turn[data-role='assistant'] .loom-words")].pop()?.textContent ?? "";
 
@@ -208,7 +226,7 @@ function renderChat({ model, el, signal }) {
       piece.enable(ask);
     }
     // Keyboard users go straight on: from "Answer sent" to the next question, else to the composer.
-    if (hadFocus && (document.activeElement === document.body || !root.contains(document.activeElement))) (made ?? composer).focus();
+    if (hadFocus && (document.activeElement === document.body || !root.contains(document.activeElement))) made ? made.greet() : composer.focus();
     return made;
   }
 
@@ -262,6 +280,7 @@ function renderChat({ model, el, signal }) {
     doing("new");
     threads.toggle(false);
   });
+  root.addEventListener("keydown", () => void (lastKey = Date.now()), { capture: true });
   root.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.defaultPrevented) return;
     if (threads.isOpen()) {
@@ -296,6 +315,7 @@ function renderChat({ model, el, signal }) {
     const at = document.activeElement;
     if (isHeld && (isFree(at, root) || root.contains(at))) leave();
     clearTimeout(late);
+    clearTimeout(greeting);
     clearInterval(waitTimer);
     pulse.stop();
     threads.stop();

@@ -163,7 +163,7 @@ export function composerPiece(ctx) {
     node,
     halt,
     focus: () => area.focus({ preventScroll: true }),
-    hasFocus: () => document.activeElement === area,
+    isIdle: () => document.activeElement === area && isBlank(),
     say: (text) => submit(text),
     enable: draw,
     stop() {
