@@ -280,6 +280,7 @@ def test_a_turn_that_is_stopped_before_it_says_anything_leaves_a_line_and_no_emp
     (note,) = view.until(lambda: view.parts("note"))
     assert note["text"] == "Stopped before anything was said."
     assert view.words() == ["Go", ""]
+    assert (view.head["can_retry"], view.head["retry_text"]) == (True, "Answer")
 
 
 def test_a_turn_that_fails_before_it_says_anything_leaves_no_empty_answer(views) -> None:
@@ -435,6 +436,22 @@ def test_conversations_are_listed_branched_renamed_and_gone_over_to(views) -> No
     view.reply(view.say("delete"))
     view.until(lambda: view.head["count"] == 0)
     assert len(view.reply(view.say("threads"))["threads"]) == 1
+
+
+def test_a_branch_that_ends_with_what_was_said_can_be_answered(views) -> None:
+    view = views(["one", "two", "three"])
+    view.send("First")
+    view.rest()
+    assert not view.head["can_retry"]
+    first = view.feed.chat.thread_id
+
+    view.reply(view.say("fork", message=view.items[view.order[0]]["id"]))
+    view.until(lambda: view.head["thread_id"] != first)
+    assert (view.words(), view.head["can_retry"], view.head["retry_text"]) == (["First"], True, "Answer")
+    view.reply(view.say("retry"))
+    view.rest()
+
+    assert (view.words(), view.head["can_retry"]) == (["First", "<p>one</p>"], False)
 
 
 def test_the_list_counts_what_still_stands_in_a_conversation(views) -> None:

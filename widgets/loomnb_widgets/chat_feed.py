@@ -382,6 +382,7 @@ class ChatFeed:
         messages = chat.messages
         run = head_view(turn.record) if turn is not None and turn.status not in (Status.COMPLETED, Status.CANCELED) else None
         last = messages[-1] if messages else None
+        is_unanswered = run is None and last is not None and last.role == "user" and chat.has_agent
         models = list(chat.agent.models) if chat.has_agent else []
         head: dict[str, Any] = {
             "kind": "chat",
@@ -396,8 +397,8 @@ class ChatFeed:
             "error": run["error"] if run else None,
             "notice": run["notice"] if run else "",
             "can_stop": bool(run and run["can_cancel"]),
-            "can_retry": bool(run and run["can_retry"]),
-            "retry_text": "Try again" if run and run["status"] == "failed" else "Go on",
+            "can_retry": run["can_retry"] if run else is_unanswered,
+            "retry_text": "Answer" if is_unanswered else "Try again" if run and run["status"] == "failed" else "Go on",
             "can_say": chat.has_agent,
             "why_not": "" if chat.has_agent else f"{chat.agent_title} is not known in this kernel: run the cell that makes it.",
             "models": models,
