@@ -454,6 +454,41 @@ def test_a_branch_that_ends_with_what_was_said_can_be_answered(views) -> None:
     assert (view.words(), view.head["can_retry"]) == (["First", "<p>one</p>"], False)
 
 
+LONG_WORDS = "What would be a good way to say this very long first message of a person?"
+
+
+@pytest.mark.parametrize(
+    ("said", "renamed", "title"), [("First", "", "Second"), (LONG_WORDS, "", "Second"), ("First", "Mine", "Mine")]
+)
+def test_the_title_follows_an_edited_first_message_unless_a_person_gave_it(views, said: str, renamed: str, title: str) -> None:
+    view = views(lambda request, turn: "said")
+    view.send(said)
+    view.rest()
+    view.until(lambda: view.head["title"][:5] == said[:5])
+    if renamed:
+        view.reply(view.say("rename", title=renamed))
+
+    view.reply(view.say("edit", message=view.items[view.order[0]]["id"], text="Second"))
+    view.until(lambda: view.words() == ["Second", "<p>said</p>"])
+    view.rest()
+
+    assert view.feed.chat.title == title
+
+
+def test_the_title_stays_where_a_later_message_is_edited(views) -> None:
+    view = views(lambda request, turn: "said")
+    view.send("First")
+    view.rest()
+    view.send("First")
+    view.rest()
+
+    view.reply(view.say("edit", message=view.items[view.order[2]]["id"], text="Second"))
+    view.until(lambda: view.words()[2:3] == ["Second"])
+    view.rest()
+
+    assert view.feed.chat.title == "First"
+
+
 def test_the_list_counts_what_still_stands_in_a_conversation(views) -> None:
     view = views(lambda request, turn: "said")
     view.send("First")
