@@ -10,6 +10,7 @@ import { errorPiece, heartbeat, initialize, isKernelBusy, render } from "./panel
 import { threadsPiece } from "./threads.js";
 
 const CHAT_HELLO_MS = 3000;
+const SAVE_MS = 1500; // who saves waits no longer than this for the kernel
 const IDLE_MS = 1500; // since the last key: then nobody is in the middle of a word
 
 /** What a model's views were told: a notebook draws a view anew when its cell's output changes, and that must not be seen. */
@@ -280,7 +281,10 @@ function renderChat({ model, el, signal }) {
     doing("new");
     threads.toggle(false);
   });
-  root.addEventListener("keydown", () => void (lastKey = Date.now()), { capture: true });
+  root.addEventListener("keydown", (event) => {
+    lastKey = Date.now();
+    if ((event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "s") save(event);
+  }, { capture: true });
   root.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.defaultPrevented) return;
     if (threads.isOpen()) {
@@ -291,6 +295,28 @@ function renderChat({ model, el, signal }) {
     event.stopPropagation();
   });
 
+  // What the notebook has of the conversation is said anew when nobody is in the panel. Who saves from within it, with nothing
+  // begun, waits a moment for that; JupyterLab hears nothing of this key from a field.
+  function save(event) {
+    if (!root.closest(".jp-Notebook") || event.isComposing) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const { key, code, keyCode, ctrlKey, metaKey } = event;
+    const go = () => document.body.dispatchEvent(new KeyboardEvent("keydown", { key, code, keyCode, ctrlKey, metaKey, bubbles: true, cancelable: true }));
+    if (!ctx.isLive() || !isEmptyHanded()) return void go();
+    let number = null;
+    const done = (message) => {
+      if (message && message.n !== number) return;
+      model.off("msg:custom", done); // not the view's: it may be gone by then
+      clearTimeout(timer);
+      go();
+    };
+    const timer = setTimeout(done, SAVE_MS);
+    model.on("msg:custom", done);
+    number = act("rest");
+  }
+  const isEmptyHanded = () => composer.isBlank() && !root.querySelector(".loom-edit") && !threads.isOpen() && !asksNode.contains(document.activeElement);
+
   // The focus goes with a view that is drawn anew: hand it over, as the run panel does.
   let isHeld = false;
   root.addEventListener("focusin", (event) => {
@@ -299,7 +325,10 @@ function renderChat({ model, el, signal }) {
   });
   root.addEventListener("focusout", (event) => {
     isHeld = !event.relatedTarget || root.contains(event.relatedTarget);
-    setTimeout(() => void (isHeld && !root.isConnected && leave()));
+    setTimeout(() => {
+      if (!root.isConnected) return void (isHeld && leave());
+      if (!root.contains(document.activeElement)) pulse.beat(); // who leaves may be about to save
+    });
   });
   const leave = () => keep(`loomnb:focus:${head.thread_id}`, String(Date.now()));
 
@@ -314,7 +343,7 @@ function renderChat({ model, el, signal }) {
   function cleanup() {
     const at = document.activeElement;
     if (isHeld && (isFree(at, root) || root.contains(at))) leave();
-    clearTimeout(late);
+    late.forEach(clearTimeout);
     clearTimeout(greeting);
     clearInterval(waitTimer);
     pulse.stop();
@@ -340,7 +369,7 @@ function renderChat({ model, el, signal }) {
   drawLiveness();
   transcript.restore();
   takeOverFocus();
-  const late = setTimeout(takeOverFocus, 400);
+  const late = [30, 90, 200, 400].map((ms) => setTimeout(takeOverFocus, ms)); // the old view may be taken away after this one was made
   pulse.beat();
   return cleanup;
 }

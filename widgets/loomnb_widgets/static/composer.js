@@ -163,6 +163,7 @@ export function composerPiece(ctx) {
     node,
     halt,
     focus: () => area.focus({ preventScroll: true }),
+    isBlank,
     isIdle: () => document.activeElement === area && isBlank(),
     say: (text) => submit(text),
     enable: draw,
