@@ -17,6 +17,7 @@ import {
 } from "./base.js";
 import { childModel, graphPiece, linkPiece } from "./children.js";
 import { answering, askPiece } from "./forms.js";
+import { messagesPiece } from "./parts.js";
 import { holdingsPiece, stagesPiece } from "./stages.js";
 
 const HELLO_MS = 3000;
@@ -363,7 +364,10 @@ function docsPiece(answers, openChild) {
   const byIndex = new Map();
   const order = []; // the indexes on show, ascending
 
+  const message = messagesPiece();
+
   function docNode(doc) {
+    if (doc.parts) return message(doc);
     const isMessage = doc.kind === "message";
     const by = isMessage ? doc.role || "message" : doc.title || (doc.kind === "error" ? "Error" : "");
     const attrs = { "data-role": isMessage ? doc.role : null, "data-index": doc.index };
