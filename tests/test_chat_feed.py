@@ -264,6 +264,41 @@ def test_a_stopped_answer_is_shown_as_lost_and_is_not_kept(views) -> None:
     assert [m.role for m in view.feed.chat.messages] == ["user"]
 
 
+@pytest.mark.parametrize("said", ["", "  \n\n"])
+def test_a_turn_that_is_stopped_before_it_says_anything_leaves_a_line_and_no_empty_answer(views, said: str) -> None:
+    async def pause(turn: int, frame: Any) -> None:
+        if "never" in frame.get("text", ""):
+            await asyncio.Event().wait()
+
+    view = views([f"{said}never"], pause=pause)
+    view.send("Go")
+    view.until(lambda: view.head["can_stop"])
+    assert [view.items[uid]["role"] for uid in view.order] == ["user"]
+
+    view.say("stop")
+
+    (note,) = view.until(lambda: view.parts("note"))
+    assert note["text"] == "Stopped before anything was said."
+    assert view.words() == ["Go", ""]
+    assert (view.head["can_retry"], view.head["retry_text"]) == (True, "Answer")
+
+
+def test_a_turn_that_fails_before_it_says_anything_leaves_no_empty_answer(views) -> None:
+    view = views(lambda request, turn: ConnectionError("nobody there"))
+    view.send("Go")
+    view.until(lambda: view.head.get("error"))
+
+    assert [view.items[uid]["role"] for uid in view.order] == ["user"]
+
+
+def test_an_answer_without_words_says_so(views) -> None:
+    view = views([" "])
+    view.send("Go")
+
+    (note,) = view.until(lambda: view.parts("note"))
+    assert note["text"] == "Nothing was said."
+
+
 def test_a_failure_is_told_and_taken_up_again(views) -> None:
     said = iter([ConnectionError("nobody there"), "back"])
     view = views(lambda request, turn: next(said))
@@ -403,6 +438,57 @@ def test_conversations_are_listed_branched_renamed_and_gone_over_to(views) -> No
     assert len(view.reply(view.say("threads"))["threads"]) == 1
 
 
+def test_a_branch_that_ends_with_what_was_said_can_be_answered(views) -> None:
+    view = views(["one", "two", "three"])
+    view.send("First")
+    view.rest()
+    assert not view.head["can_retry"]
+    first = view.feed.chat.thread_id
+
+    view.reply(view.say("fork", message=view.items[view.order[0]]["id"]))
+    view.until(lambda: view.head["thread_id"] != first)
+    assert (view.words(), view.head["can_retry"], view.head["retry_text"]) == (["First"], True, "Answer")
+    view.reply(view.say("retry"))
+    view.rest()
+
+    assert (view.words(), view.head["can_retry"]) == (["First", "<p>one</p>"], False)
+
+
+LONG_WORDS = "What would be a good way to say this very long first message of a person?"
+
+
+@pytest.mark.parametrize(
+    ("said", "renamed", "title"), [("First", "", "Second"), (LONG_WORDS, "", "Second"), ("First", "Mine", "Mine")]
+)
+def test_the_title_follows_an_edited_first_message_unless_a_person_gave_it(views, said: str, renamed: str, title: str) -> None:
+    view = views(lambda request, turn: "said")
+    view.send(said)
+    view.rest()
+    view.until(lambda: view.head["title"][:5] == said[:5])
+    if renamed:
+        view.reply(view.say("rename", title=renamed))
+
+    view.reply(view.say("edit", message=view.items[view.order[0]]["id"], text="Second"))
+    view.until(lambda: view.words() == ["Second", "<p>said</p>"])
+    view.rest()
+
+    assert view.feed.chat.title == title
+
+
+def test_the_title_stays_where_a_later_message_is_edited(views) -> None:
+    view = views(lambda request, turn: "said")
+    view.send("First")
+    view.rest()
+    view.send("First")
+    view.rest()
+
+    view.reply(view.say("edit", message=view.items[view.order[2]]["id"], text="Second"))
+    view.until(lambda: view.words()[2:3] == ["Second"])
+    view.rest()
+
+    assert view.feed.chat.title == "First"
+
+
 def test_the_list_counts_what_still_stands_in_a_conversation(views) -> None:
     view = views(lambda request, turn: "said")
     view.send("First")
@@ -498,3 +584,29 @@ def test_what_is_not_asked_again_is_the_tool_and_not_its_arguments(views) -> Non
     (ask,) = view.until(lambda: view.head.get("asks"))
 
     assert (ask["label"], ask["tool"]) == ("Run “Look up x”?", "Look up private")
+
+
+def test_when_the_store_is_closed_what_was_said_is_still_told_and_nothing_raises(views, session: loom.Loom) -> None:
+    async def pause(turn: int, frame: Any) -> None:
+        if "never" in frame.get("text", ""):
+            await asyncio.Event().wait()
+
+    view = views(["one", "so far never more"], pause=pause)
+    view.send("First")
+    view.rest()
+    view.send("Second")
+    view.until(lambda: "so far" in view.words()[-1])
+
+    session.close()
+    view.feed.chat.tell()
+    view.until(lambda: any("closed" in m for m in view.heard))
+    late: list[dict[str, Any]] = []
+    view.feed._say = late.append
+    view.feed.receive({"type": "hello", "n": 99, "have": {"stamp": 0, "head": 0}})
+
+    (message,) = late
+    assert message["closed"].startswith("The store is closed: run the cell that opens it again, then agent.chat(")
+    assert [item.get("lost", False) for item in message["items"]] == [False, False, False, True]
+    assert not any(item.get("open") for item in message["items"])
+    view.feed._act(view.feed._actions["send"], {"n": 100, "text": "Third"})
+    assert [m["message"] for m in late if m["type"] == "refused"] == ["The store was closed."]

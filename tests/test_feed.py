@@ -102,3 +102,20 @@ def test_a_second_click_on_a_question_does_not_answer_the_next_one(session: loom
         assert submitted(run, **wrong) == "refused"
     assert (run.status, run.place) == ("waiting", "second")
     assert submitted(run, ask=run.pending[0].id) == "accepted"
+
+
+def test_when_the_store_is_closed_the_view_is_told_so(session: loom.Loom) -> None:
+    run = session.start(Child)
+    at_rest(run)
+    said: list[dict[str, Any]] = []
+    feed = Feed(run.record, run.runtime, said.append)
+
+    session.close()
+    feed.receive({"type": "hello", "n": 1, "have": {}})
+
+    assert (
+        said[-1]["closed"]
+        == f'The store is closed: run the cell that opens it again, then loom.run("{run.id}") shows this again.'
+    )
+    assert said[-1]["ack"] == 1
+    feed.close()

@@ -34,6 +34,7 @@ __all__ = ["AgentResult", "AgentRun", "Chat", "Threads", "call_status"]
 
 _TOLD = 60
 """Messages that a static page tells of; of a longer conversation the last ones."""
+_UNNAMED = "New chat"
 _NAME = 60
 """Characters of what was first said that stand for a title."""
 
@@ -340,7 +341,7 @@ class Chat:
     def title(self) -> str:
         """What it is called."""
         thread = self.thread
-        return thread.title if thread is not None else "New chat"
+        return thread.title if thread is not None else _UNNAMED
 
     @property
     def messages(self) -> list[ChatMessage]:
@@ -427,7 +428,8 @@ class Chat:
         return self._run
 
     def edit(self, message_id: str, text: str) -> AgentRun:
-        """Say something else instead of what was said; that, and all after it, is taken away.
+        """Say something else instead of what was said; that, and all after it, is taken away. A conversation that is named
+        after what was first said takes its new name from it.
 
         Raises:
             NotFound: it is no message of a person's in this conversation, or that was deleted.
@@ -436,7 +438,8 @@ class Chat:
         """
         self._refuse_deleted()
         check_text("The id of a message", message_id, error=Refused)
-        found = next((m for m in self.messages if m.id == message_id and m.role == "user"), None)
+        said = [m for m in self.messages if m.role == "user"]
+        found = next((m for m in said if m.id == message_id), None)
         if found is None:
             raise NotFound(f"No message {message_id!r} of yours stands in this conversation.")
         check_said(self.agent.name, text, found.attachments)
@@ -444,6 +447,8 @@ class Chat:
         if run is not None and run.status not in FINISHED:
             run.cancel()
         self.store.now(self.store.truncate_from(self.thread_id, message_id))
+        if found is said[0] and _is_named_after(self.title, found.content):
+            self.store.now(self.store.set_title(self.thread_id, _UNNAMED))  # the new turn names it after what is said now
         return self.send(text, attachments=thaw(freeze(list(found.attachments))) if found.attachments else None)
 
     def fork(self, message_id: str) -> Chat:
@@ -510,7 +515,7 @@ class Chat:
         notices += [run.advice] if run is not None and run.record.cancel_requested else []
         told = told_messages(messages[-_TOLD:], self.presentation, self.rows(), is_moving=run is not None)
         return Story(
-            title=title if title != "New chat" else self.agent_title,
+            title=title if title != _UNNAMED else self.agent_title,
             workflow=self._name,
             status=run.status.value if run is not None else "completed",
             place="",
@@ -598,7 +603,13 @@ class Threads(Sequence[Chat]):
 def _named(title: str, first: str) -> str:
     """A conversation's title; of one that has none yet, what was first said in it."""
     words = " ".join(first.split())
-    return title if title not in ("", "New chat") or not words else words if len(words) <= _NAME else f"{words[: _NAME - 1]}…"
+    return title if title not in ("", _UNNAMED) or not words else words if len(words) <= _NAME else f"{words[: _NAME - 1]}…"
+
+
+def _is_named_after(title: str, text: str) -> bool:
+    """Whether nobody gave a title but its first turn, which takes what was said, or the beginning of it."""
+    words = " ".join(text.split())
+    return title == words or (title.endswith("...") and words.startswith(title.removesuffix("...")))
 
 
 def _about(one: Mapping[str, Any]) -> str:

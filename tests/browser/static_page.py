@@ -91,6 +91,8 @@ class Stage:
             route.abort()
 
     def mount(self, module: str, traits: dict[str, Any]) -> None:
+        if module == "chat":
+            self.page.add_style_tag(content=chat_sheet())
         self.page.evaluate("([name, traits]) => mount(name, traits)", [module, traits])
 
     def render_again(self) -> None:

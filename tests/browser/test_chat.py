@@ -270,6 +270,35 @@ def test_after_a_restart_the_conversation_comes_back_with_its_open_approval(note
     assert (folder(nb) / "sent.txt").read_text() == "bob@example.org: Again\n"
 
 
+def test_when_the_store_is_closed_panels_keep_what_they_show_and_say_what_to_run(notebook, tmp_path: Path) -> None:
+    asking = "sure = loom.confirm('Sure?', key='sure')\nsure"
+    nb = notebook([CHAT, asking, "loom.close()", "loom.open('store.duckdb'); agent.chat(chat.thread_id)"])
+    nb.run_cell(0)
+    shown = panel(nb)
+    say(shown, "What is the weather like?")
+    expect(shown.locator("table td").first).to_have_text("Mon")
+    say(shown, "Mail it to Bob")
+    asked(shown)
+    nb.run_cell(1)
+    expect(nb.output(1).locator(".loom-panel")).to_have_attribute("data-live", "live", timeout=20_000)
+
+    nb.run_cell(2)
+
+    for one in (nb.output(0).locator(".loom-chat"), nb.output(1).locator(".loom-panel")):
+        expect(one).to_have_attribute("data-live", "closed", timeout=15_000)
+        expect(one.locator(".loom-line")).to_contain_text("run the cell that opens it again, then")
+        expect(one.locator(".loom-chip").first).to_have_text("store closed")
+    nb.page.wait_for_timeout(4000)  # longer than a hello and its patience
+    expect(shown).to_have_attribute("data-live", "closed")
+    expect(shown.locator("table td").first).to_have_text("Mon")
+    expect(shown.get_by_label("Message", exact=True)).to_be_disabled()
+    nb.screenshot(tmp_path / "closed.png", cell=0)
+    nb.run_cell(3)
+    expect(asked(panel(nb, 3))).to_contain_text("Send this mail?")
+    log = nb.server.log.read_text(errors="replace")
+    assert "Traceback" not in log, log[-2000:]
+
+
 def test_a_turn_shows_its_conversation_and_can_be_gone_on_with(notebook) -> None:
     nb = notebook([ASSISTANT + "\nrun = agent.run('What is the weather like?')\nrun", "print(await run)"])
     nb.run_all()
@@ -340,3 +369,58 @@ def test_what_is_typed_while_an_answer_ends_stays_under_the_fingers(notebook) ->
     assert panel(nb).get_by_label("Message", exact=True).input_value() == "half a sentence"
     html = nb._in_page("return JSON.stringify(panel.content.widgets[0].model.outputs.toJSON())")
     assert "a long while a long while" in html
+
+
+def saved(nb: Notebook) -> str:
+    """What stands in the notebook's file of the chat."""
+    return (nb.server.root / nb.path).read_text()
+
+
+def test_who_leaves_the_panel_to_save_saves_what_was_said(notebook) -> None:
+    nb = notebook([CHAT, "1"])
+    nb.run_cell(0)
+    shown = panel(nb)
+    say(shown, "What is the weather like?")
+    expect(shown.locator("table td").first).to_have_text("Mon")
+    nb.page.wait_for_timeout(1000)
+
+    nb.page.get_by_role("menuitem", name="File", exact=True).click()
+    nb.page.wait_for_timeout(700)  # no person is quicker than that
+    nb.save()
+
+    assert "stays mild" in saved(nb).split('"cell_type": "code"')[1].split('"source"')[0]
+
+
+def test_who_saves_while_in_the_panel_saves_what_was_said_and_goes_on_typing(notebook) -> None:
+    nb = notebook([CHAT, "1"])
+    nb.run_cell(0)
+    shown = panel(nb)
+    say(shown, "What is the weather like?")
+    expect(shown.locator("table td").first).to_have_text("Mon")
+    nb.page.wait_for_timeout(1000)
+    assert "stays mild" not in saved(nb).split('"source"')[0]
+
+    nb.press("Control+s")
+
+    nb.wait_until(lambda: "stays mild" in saved(nb).split('"source"')[0], lambda: "not saved")
+    expect(panel(nb).get_by_label("Message", exact=True)).to_be_focused()
+    nb.page.keyboard.type("and then?")
+    expect(panel(nb).get_by_label("Message", exact=True)).to_have_value("and then?")
+
+
+def test_who_saves_in_the_middle_of_a_sentence_keeps_it_under_the_fingers(notebook) -> None:
+    nb = notebook([CHAT, "1"])
+    nb.run_cell(0)
+    shown = panel(nb)
+    say(shown, "What is the weather like?")
+    expect(shown.locator("table td").first).to_have_text("Mon")
+    nb.page.wait_for_timeout(1000)
+    shown.evaluate("node => void (node.dataset.mark = 'first')")
+
+    nb.page.keyboard.type("half a ")
+    nb.press("Control+s")
+    nb.page.keyboard.type("sentence")
+    nb.page.wait_for_timeout(1500)
+
+    assert shown.get_attribute("data-mark") == "first"
+    assert shown.get_by_label("Message", exact=True).input_value() == "half a sentence"

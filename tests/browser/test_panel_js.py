@@ -95,6 +95,19 @@ def test_a_silent_kernel_greys_the_panel_and_names_the_way_back(stage: Stage) ->
     assert stage.find("form").get_attribute("aria-disabled") == "true"
 
 
+def test_a_closed_store_turns_the_panel_off_and_says_what_to_run(stage: Stage) -> None:
+    stage.panel(waiting(one_text()), docs=[doc(0, "<p>kept</p>")])
+
+    stage.wait(3.1)
+    stage.state(None, closed='The store is closed: run the cell that opens it again, then loom.run("run-1") shows this again.')
+    stage.wait(2.6)
+
+    expect(stage.find(".loom-line")).to_contain_text("The store is closed")
+    expect(stage.find(".loom-chip").first).to_have_text("store closed")
+    expect(stage.find(".loom-docs")).to_contain_text("kept")
+    assert stage.find(":is(input, button):enabled").count() == 0
+
+
 def test_a_busy_kernel_is_not_called_gone(stage: Stage) -> None:
     stage.panel(waiting(one_text()))
     stage.page.evaluate("model.widget_manager.kernel.status = 'busy'")
@@ -931,3 +944,36 @@ def test_the_tables_cleanup_leaves_no_listener_and_no_element(stage: Stage) -> N
 
     assert stage.page.evaluate("model.listeners.length") == 0
     assert stage.find(".loom-table").count() == 0
+
+
+# -- messages among the documents --------------------------------------------------------------------
+
+
+def said(index: int, role: str, *parts: dict[str, Any]) -> dict[str, Any]:
+    return doc(index, "", "message", role=role, parts=[{"key": str(n), **part} for n, part in enumerate(parts)])
+
+
+def test_messages_are_drawn_as_in_the_chat_and_a_result_stands_in_the_card_of_its_call(stage: Stage) -> None:
+    words = {"kind": "text", "n": 1, "blocks": {"0": "<p>Look it up</p>"}}
+    thought = {"kind": "reasoning", "ms": None, "live": False, "n": 1, "blocks": {"0": "<p>hm</p>"}}
+    call = {
+        "kind": "tool",
+        "call": "c1",
+        "status": "",
+        "text": "Look up",
+        "input_html": "<p>x</p>",
+        "output_html": "",
+        "error": "",
+    }
+    result = {"kind": "result", "call": "c1", "status": "done", "output_html": "<p>found</p>"}
+    stage.panel(head(), docs=[said(0, "user", words), said(1, "assistant", thought, call)], stamp=2)
+    expect(stage.find(".loom-doc-message[data-role='user'] .loom-said")).to_have_text("Look it up")
+    expect(stage.find(".loom-thought > summary")).to_have_text("Thoughts")
+
+    stage.state(docs=[said(2, "tool", result), said(3, "assistant")], stamp=4)
+
+    expect(stage.find(".loom-tool")).to_have_count(1)
+    expect(stage.find(".loom-tool")).to_have_attribute("data-status", "done")
+    stage.find(".loom-tool summary").click()
+    expect(stage.find(".loom-tool-body")).to_contain_text("found")
+    assert stage.find(".loom-doc-message:visible").count() == 2  # nothing empty

@@ -26,9 +26,9 @@ __all__ = [
 ]
 
 _STATIC = Path(__file__).parent / "static"
-PANEL_MODULES = ("base.js", "fields.js", "forms.js", "children.js", "stages.js", "panel.js")
+PANEL_MODULES = ("base.js", "fields.js", "forms.js", "children.js", "parts.js", "stages.js", "panel.js")
 """Each imports only from those before it."""
-PANEL_SHEETS = ("panel.css", "forms.css", "children.css", "stages.css", "tree.css")
+PANEL_SHEETS = ("panel.css", "forms.css", "children.css", "stages.css", "parts.css", "tree.css")
 CHAT_MODULES = (*PANEL_MODULES, "messages.js", "composer.js", "threads.js", "chat.js")
 """A chat shows runs that its tools start, so it has the panel in it."""
 CHAT_SHEETS = (*PANEL_SHEETS, "chat.css")

@@ -34,7 +34,11 @@ class ChatPanel(LivePanel):
         self._feed.open()
 
     def heard(self, content: Mapping[str, Any]) -> None:
-        """For the feed. A hello says besides whether a person is in the view."""
+        """For the feed. A hello says besides whether a person is in the view, and `rest` that they are about to save."""
+        if content.get("type") == "rest":
+            self._held.clear()
+            self.later(0, lambda: self._rest(content.get("n")))
+            return
         if content.get("type") == "hello":
             view = int(content.get("n", 0)) // 1000
             if content.get("held"):
@@ -42,6 +46,13 @@ class ChatPanel(LivePanel):
             elif self._held.pop(view, None) is not None:
                 self.later(0, self.refresh_static)
         self._feed.receive(content)
+
+    def _rest(self, number: Any) -> None:
+        """Say what was said to the notebook, then that it was done: messages keep their order."""
+        try:
+            self.refresh_static()
+        finally:
+            self.say({"type": "accepted", "n": number})
 
     def later(self, seconds: float, call: Callable[[], None]) -> None:
         """On a worker: a conversation has a loop only while a turn runs."""
@@ -84,6 +95,10 @@ class ChatPanel(LivePanel):
             return True
         status = record.view.status
         return status in FINISHED or status in (Status.WAITING, Status.INTERRUPTED)
+
+    def is_closed(self) -> bool:
+        """Whether the store of the conversation is closed."""
+        return self.chat.session.runtime.closed
 
     def core_form(self) -> Any:
         """The conversation in core widgets."""

@@ -10,17 +10,18 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from loomnb.agents import MessageState, decode_stream_event, reduce_frames, streams_of
-from loomnb.errors import LoomError, Refused
+from loomnb.agents import ChatMessage, MessageState, ToolCallRow, decode_stream_event, reduce_frames, streams_of
+from loomnb.errors import LoomError, Refused, StoreClosed
 from loomnb.runtime import FINISHED, RunRecord, Status
 from loomnb.studio import AgentRun, Chat
 from loomnb_widgets.answers import answer_from_form
 from loomnb_widgets.chat_items import Transcript, Turn, used_text
 from loomnb_widgets.feed import Feed
-from loomnb_widgets.views import head_view, link_of, refusal
+from loomnb_widgets.views import closed_text, head_view, link_of, refusal
 
 __all__ = ["ChatFeed"]
 
@@ -30,6 +31,8 @@ _AGAIN = 0.25  # seconds after which a stream that ended while its run goes on i
 _FILE_MOST, _FILES_MOST = 5_000_000, 7_000_000
 """Bytes of one file, and of all of a message: a socket of Jupyter takes ten million characters at once."""
 _BUSY = (Status.PENDING, Status.RUNNING, Status.RETRYING, Status.WAITING)
+_SILENCE = {Status.COMPLETED: "Nothing was said.", Status.CANCELED: "Stopped before anything was said."}
+"""Where a turn failed, the error says it."""
 
 Say = Callable[[dict[str, Any]], None]
 _Action = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
@@ -63,6 +66,7 @@ class ChatFeed:
         self._pushing = False
         self._last_push = 0.0
         self._sent_stamp = 0
+        self._known: tuple[Sequence[ChatMessage], Mapping[str, ToolCallRow], Turn] = ((), {}, Turn())
         self._usage: tuple[int, str] = (-1, "")
         self._head_rev = 1
         self._closed = False
@@ -130,6 +134,8 @@ class ChatFeed:
     def _act(self, action: _Action, content: Mapping[str, Any]) -> None:
         reply = {"n": content.get("n"), "ask": content.get("ask")}
         try:
+            if self._runtime.closed:
+                raise StoreClosed("The store was closed.", advice="Open it again, then show the conversation anew.")
             more = action(content)
         except Exception as exc:  # noqa: BLE001  # whatever it is, the person who did it has to see it
             self._say({"type": "refused", **reply, **refusal(exc)})
@@ -287,7 +293,7 @@ class ChatFeed:
             return
         self._pushing = True
         host = self._record.host if self._record is not None else None
-        if host is None:
+        if host is None or self._runtime.closed:  # with the store its loop is gone
             self._runtime.workers.submit(self._push)
             return
         wait = max(0.02, _PUSH_EVERY - (time.monotonic() - self._last_push))
@@ -300,12 +306,31 @@ class ChatFeed:
             known = self._head_rev
             message = self._state_message(self._sent_stamp, known)
             self._sent_stamp = message["stamp"]
-        if "items" in message or "order" in message or "head" in message:
+        if message.keys() & {"items", "order", "head", "closed"}:
             self._say(message)
         self._pushed(self.small_head() if self._head_rev != known else None)
 
     def _look(self) -> None:
-        """What there is now. Within the guard."""
+        """What there is now; of a store that is closed, what there was. Within the guard."""
+        if self._runtime.closed:
+            self._look_back()
+            return
+        try:
+            self._look_now()
+        except Exception:
+            if not self._runtime.closed:  # a reader is interrupted where the store is closed while it reads
+                raise
+            self._look_back()
+
+    def _look_back(self) -> None:
+        """What was on its way when the store was closed is lost; what waited for somebody still waits."""
+        messages, rows, turn = self._known
+        record = self._record
+        if turn.is_open and record is not None and record.view.status is not Status.WAITING:
+            self._known = messages, rows, replace(turn, is_open=False, is_lost=True)
+            self._items.update(*self._known)
+
+    def _look_now(self) -> None:
         turn = self.chat.turn
         self._follow(turn)
         record = self._record
@@ -316,10 +341,12 @@ class ChatFeed:
             is_open=is_open,
             state=self._state,
             is_lost=status in (Status.CANCELED, Status.FAILED),
+            silence=_SILENCE.get(status, "") if status is not None else "",
             link=self._link,
         )
         self._items.presentation = self.chat.presentation
-        self._items.update(self.chat.messages, self.chat.rows(), about)
+        self._known = self.chat.messages, self.chat.rows(), about
+        self._items.update(*self._known)
         fresh = self._head(turn)
         if fresh != self.head:
             self._head_rev += 1
@@ -334,6 +361,8 @@ class ChatFeed:
                 message["head"] = self.head
         host = self._record.host if self._record is not None else None
         message["warn"] = host.blocked if host is not None else ""
+        if self._runtime.closed:
+            message["closed"] = closed_text(f'agent.chat("{self.chat.thread_id}")')
         if ack is not None:
             message["ack"] = ack
         return message
@@ -353,6 +382,7 @@ class ChatFeed:
         messages = chat.messages
         run = head_view(turn.record) if turn is not None and turn.status not in (Status.COMPLETED, Status.CANCELED) else None
         last = messages[-1] if messages else None
+        is_unanswered = run is None and last is not None and last.role == "user" and chat.has_agent
         models = list(chat.agent.models) if chat.has_agent else []
         head: dict[str, Any] = {
             "kind": "chat",
@@ -367,8 +397,8 @@ class ChatFeed:
             "error": run["error"] if run else None,
             "notice": run["notice"] if run else "",
             "can_stop": bool(run and run["can_cancel"]),
-            "can_retry": bool(run and run["can_retry"]),
-            "retry_text": "Try again" if run and run["status"] == "failed" else "Go on",
+            "can_retry": run["can_retry"] if run else is_unanswered,
+            "retry_text": "Answer" if is_unanswered else "Try again" if run and run["status"] == "failed" else "Go on",
             "can_say": chat.has_agent,
             "why_not": "" if chat.has_agent else f"{chat.agent_title} is not known in this kernel: run the cell that makes it.",
             "models": models,

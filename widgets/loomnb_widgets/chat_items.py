@@ -53,6 +53,7 @@ class Turn:
         is_open: whether it is not over.
         state: what its stream says so far; None: nothing.
         is_lost: whether it ended before all it said was stored: that is shown, and is no part of the conversation.
+        silence: what stands in the place of its answer if it ended without one.
         link: call → a card that leads to a run which the call started.
     """
 
@@ -60,6 +61,7 @@ class Turn:
     is_open: bool = False
     state: MessageState | None = None
     is_lost: bool = False
+    silence: str = ""
     link: Callable[[str], dict[str, Any] | None] = lambda _: None
 
 
@@ -124,7 +126,9 @@ class Transcript:
         shown = messages[-self.most :]
         self.earlier = len(messages) - len(shown)
         items = [self._stored(m, rows, turn) for m in shown if m.role != "system"]
-        items += [self._live(uid, parts, turn, rows) for uid, parts in steps]
+        items += [item for uid, parts in steps if _says_something(item := self._live(uid, parts, turn, rows))]
+        if turn.silence and items and items[-1].view["role"] == "user" and items[-1].view["turn"] == turn.run_id:
+            items.append(_note(f"{turn.run_id}:silence", turn.run_id, turn.silence))
         for at, item in enumerate(items):
             after = items[at + 1] if at + 1 < len(items) else None
             is_said = item.view["role"] == "user"
@@ -199,6 +203,8 @@ class Transcript:
             yield self._tool(_Call(call["id"], call["name"], given, status, output, error, reason), more)
         for shown in message.ui or ():
             yield _component(shown)
+        if not (message.reasoning or message.content.strip() or message.tool_calls or message.ui or is_open):
+            yield Part("note", {"kind": "note", "text": "Nothing was said."})
 
     def _live(self, uid: str, parts: Sequence[Any], turn: Turn, rows: Mapping[str, ToolCallRow]) -> Item:
         state = turn.state
@@ -306,6 +312,16 @@ def _stamped(part: Part, old: Part | None, now: int) -> Part:
         old.block_stamps[at] if at < len(old.blocks) and old.blocks[at] == html else now for at, html in enumerate(part.blocks)
     ]
     return Part(part.key, part.view, part.blocks, now, stamps)
+
+
+def _says_something(item: Item) -> bool:
+    """Whether there is anything of it to be seen."""
+    return any(part.view["kind"] not in ("text", "reasoning") or any(part.blocks) for part in item.parts)
+
+
+def _note(uid: str, turn: str, text: str) -> Item:
+    """A line that stands where an answer would."""
+    return Item(uid, {"role": "assistant", "id": None, "turn": turn}, [Part("note", {"kind": "note", "text": text})])
 
 
 def _item_json(item: Item, stamp: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from loomnb.errors import LoomError
 from loomnb.runtime import RunRecord, Runtime, run_graph
 from loomnb_widgets.answers import answer_from_form, document_payload_of
-from loomnb_widgets.views import answer_view, document_view, head_view, link_of, refusal
+from loomnb_widgets.views import answer_view, closed_text, document_view, head_view, link_of, refusal
 
 __all__ = ["Feed"]
 
@@ -162,6 +162,8 @@ class Feed:
             message: dict[str, Any] = {"type": "state", "head_rev": self._head_rev, "stamp": record.stamp}
         host = record.host
         message["warn"] = host.blocked if host is not None else ""
+        if self._runtime.closed:
+            message["closed"] = closed_text(f'loom.run("{record.id}")')
         if ack is not None:
             message["ack"] = ack
         if head != message["head_rev"]:

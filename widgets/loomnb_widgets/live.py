@@ -69,6 +69,10 @@ class LivePanel(anywidget.AnyWidget):
         """Whether the static forms are worth saying anew."""
         raise NotImplementedError
 
+    def is_closed(self) -> bool:
+        """Whether the store is closed, so that nothing of it can be read any more."""
+        raise NotImplementedError
+
     def core_form(self) -> Any:
         """The same in core widgets: an object with `box`, `seen` and `draw()`."""
         raise NotImplementedError
@@ -101,7 +105,7 @@ class LivePanel(anywidget.AnyWidget):
         """Something was told to the views; with the head, if that changed."""
         if head is not None:
             self._context.copy().run(self.set_trait, "head", dict(head))
-        if self.fallback is not None:
+        if self.fallback is not None and not self.is_closed():
             self._context.copy().run(self.fallback.draw)
         self.refresh_static()
 
@@ -124,6 +128,8 @@ class LivePanel(anywidget.AnyWidget):
 
     def refresh_static(self) -> None:
         """When it comes to rest, the static forms in the notebook tell what happened."""
+        if self.is_closed():
+            return
         standing = self.standing()
         if standing == self._told or not self.is_at_rest():
             return

@@ -68,6 +68,10 @@ class Panel(LivePanel):
         """Whether the run waits for somebody, or is over."""
         return not self.record.is_moving and self.record.view.status not in (Status.PENDING, Status.RUNNING)
 
+    def is_closed(self) -> bool:
+        """Whether the store of the run is closed."""
+        return bool(self._runtime.closed)
+
     def core_form(self) -> Any:
         """The run in core widgets."""
         from loomnb_widgets.forms import CoreForm  # noqa: PLC0415  # only front ends without anywidget need it

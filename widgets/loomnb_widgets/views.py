@@ -29,11 +29,13 @@ from loomnb.ready import ASK
 from loomnb.runtime import FINISHED, REGISTRY, RunRecord, Status
 from loomnb_widgets.agent_asks import AGENT_KINDS, agent_ask_form, agent_ask_view
 from loomnb_widgets.answers import active_documents, answer_index, document_ask, hidden_documents
+from loomnb_widgets.message_parts import message_parts
 
 __all__ = [
     "answer_view",
     "artifact_view",
     "ask_view",
+    "closed_text",
     "document_view",
     "field_view",
     "head_view",
@@ -252,9 +254,14 @@ def document_view(entity: Any, stamp: int) -> dict[str, Any]:
         "name": entity.document_name,
         "kind": kind,
         "title": document_title(entity) if kind in ("json", "form") else entity.title,
-        "role": entity.content.get("role", "") if kind == "message" else "",
-        "html": document_html(entity),
+        **(_message(entity.content) if kind == "message" else {"role": "", "html": document_html(entity)}),
     }
+
+
+def _message(content: Mapping[str, Any]) -> dict[str, Any]:
+    parts = message_parts(content)
+    of_tools = bool(parts) and all(part["kind"] == "result" for part in parts)  # which are a user's, as a model is told them
+    return {"role": "tool" if of_tools else content["role"], "html": "", "parts": parts}
 
 
 def link_of(record: RunRecord, label: str | None = None, *, embed: bool = True, expanded: bool = True) -> dict[str, Any]:
@@ -281,6 +288,15 @@ def answer_view(number: int, answered: tuple[int, int, Ask, Any]) -> dict[str, A
         "role": "",
         "html": answer_html(ask, payload) or "<p>✓</p>",
     }
+
+
+def closed_text(call: str) -> str:
+    """What a panel says whose store was closed.
+
+    Args:
+        call: what shows it again, once the store is open.
+    """
+    return f"The store is closed: run the cell that opens it again, then {call} shows this again."
 
 
 def refusal(exc: Exception) -> dict[str, Any]:

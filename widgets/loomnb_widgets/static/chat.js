@@ -10,6 +10,8 @@ import { errorPiece, heartbeat, initialize, isKernelBusy, render } from "./panel
 import { threadsPiece } from "./threads.js";
 
 const CHAT_HELLO_MS = 3000;
+const SAVE_MS = 1500; // who saves waits no longer than this for the kernel
+const IDLE_MS = 1500; // since the last key: then nobody is in the middle of a word
 
 /** What a model's views were told: a notebook draws a view anew when its cell's output changes, and that must not be seen. */
 const TOLD = new WeakMap();
@@ -22,7 +24,10 @@ function renderChat({ model, el, signal }) {
   let head = {};
   let headRev = 0;
   let stamp = 0;
+  let closed = ""; // what to do once the store is closed
   let lostFocus = null;
+  let lastKey = 0; // when a person last pressed a key in here, since something was sent
+  let greeting = 0;
   const asks = new Map();
   const told = TOLD.get(model) ?? { items: new Map(), order: [], head: null, headRev: 0, stamp: 0, open: new Set(), files: [], top: null };
   TOLD.set(model, told);
@@ -42,7 +47,10 @@ function renderChat({ model, el, signal }) {
     runId: () => head.thread_id ?? "",
     say: (text) => void (voice.textContent = text),
     send: ({ type, ...more }) => act(type, more),
-    sent: () => transcript.toEnd(),
+    sent() {
+      lastKey = 0;
+      transcript.toEnd();
+    },
   };
 
   const line = h("p", { class: "loom-line", role: "status" });
@@ -69,6 +77,11 @@ function renderChat({ model, el, signal }) {
   const root = h("section", { class: "loom-panel loom-chat", "data-live": "connecting", tabindex: -1 },
     header, warn, notice, threads.node, transcript.node, work, asksNode, trouble, refused, chips, composer.node, used, voice);
 
+  // The messages are as high as the rest leaves room for in the window; the sheet says when that counts.
+  const fitting = typeof ResizeObserver === "function"
+    ? new ResizeObserver(() => root.style.setProperty("--loom-rest", `${root.offsetHeight - transcript.height()}px`)) : null;
+  for (const piece of [asksNode, composer.node, trouble]) fitting?.observe(piece);
+
   const doings = new Set(); // what was asked for and may be refused
   function doing(type, more) {
     showText(refused, "");
@@ -87,13 +100,14 @@ function renderChat({ model, el, signal }) {
     const { state } = pulse;
     const focus = state === "live" ? null : focusWithin(root);
     root.dataset.live = state;
-    setText(line, { busy: "kernel busy: it answers when the running cell ends", connecting: "connecting…",
+    setText(line, { busy: "kernel busy: it answers when the running cell ends", connecting: "connecting…", closed,
       gone: `kernel gone: run the cell that makes the agent, then agent.chat("${head.thread_id ?? ""}") brings this back` }[state] ?? "");
     line.hidden = state === "live";
     for (const piece of asks.values()) piece.enable();
     composer.enable();
     threads.enable();
     transcript.live(state === "live");
+    drawChip();
     drawControls();
     drawWork();
     if (focus) lostFocus = focus;
@@ -102,6 +116,12 @@ function renderChat({ model, el, signal }) {
       lostFocus = null;
       for (const piece of asks.values()) piece.refocus();
     }
+  }
+  function drawChip() {
+    const isClosed = pulse.state === "closed";
+    setText(chip, isClosed ? "store closed" : head.status_text ?? "");
+    setAttr(chip, "data-status", isClosed ? "" : head.status ?? "");
+    chip.hidden = !isClosed && !head.status_text;
   }
   function drawControls() {
     const isOff = !ctx.isLive();
@@ -142,9 +162,7 @@ function renderChat({ model, el, signal }) {
     setAttr(root, "aria-label", `Conversation with ${head.agent ?? "an agent"}`);
     setText(title, head.title || head.agent || "Conversation");
     setAttr(title, "title", head.thread_id);
-    setText(chip, head.status_text ?? "");
-    setAttr(chip, "data-status", head.status ?? "");
-    chip.hidden = !head.status_text;
+    drawChip();
     showText(notice, head.notice);
     const first = syncAsks(head.asks ?? []);
     error.update(head.error ?? null);
@@ -166,11 +184,23 @@ function renderChat({ model, el, signal }) {
     }
     drawControls();
     drawWork();
-    if (before.thread_id === undefined || before.status === head.status) return;
+    if (before.thread_id === undefined || (before.status === head.status && !first)) return;
+    if (first) greet(first);
     if (head.asks?.length) ctx.say(`waiting for your answer: ${head.asks.map((ask) => ask.label).join("; ")}`);
     else if (head.error) ctx.say(`failed: ${head.error.message}`);
     else if (!head.status && before.status) ctx.say(lastWords());
     if (first) transcript.toEnd();
+  }
+  /** What is newly asked takes the focus of who is in the panel with nothing in their hands: the next key would go there anyway. */
+  function greet(piece) {
+    clearTimeout(greeting);
+    const at = document.activeElement;
+    if (!ctx.isLive() || ![...asks.values()].includes(piece) || asksNode.contains(at) || threads.node.contains(at)) return;
+    const isHere = root.contains(at) ? composer.isIdle() || !at.matches("input, textarea, select") : isHeld && isFree(at, root);
+    if (!isHere || !document.getSelection()?.isCollapsed) return;
+    if (Date.now() - lastKey < IDLE_MS) return void (greeting = setTimeout(() => greet(piece), IDLE_MS));
+    piece.node.scrollIntoView({ block: "nearest" });
+    piece.greet();
   }
   const lastWords = () => [...transcript.node.querySelectorAll(".loom-turn[data-role='assistant'] .loom-words")].pop()?.textContent ?? "";
 
@@ -197,7 +227,7 @@ function renderChat({ model, el, signal }) {
       piece.enable(ask);
     }
     // Keyboard users go straight on: from "Answer sent" to the next question, else to the composer.
-    if (hadFocus && (document.activeElement === document.body || !root.contains(document.activeElement))) (made ?? composer).focus();
+    if (hadFocus && (document.activeElement === document.body || !root.contains(document.activeElement))) made ? made.greet() : composer.focus();
     return made;
   }
 
@@ -227,7 +257,8 @@ function renderChat({ model, el, signal }) {
       told.head = m.head;
       drawHead(m.head);
     }
-    if (isOurs) pulse.ack(m.ack);
+    if (m.closed) closed = m.closed;
+    if (isOurs) pulse.ack(m.ack, Boolean(m.closed));
   }
 
   /** What another view of this model would need to draw the item whole. */
@@ -251,6 +282,10 @@ function renderChat({ model, el, signal }) {
     threads.toggle(false);
   });
   root.addEventListener("keydown", (event) => {
+    lastKey = Date.now();
+    if ((event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "s") save(event);
+  }, { capture: true });
+  root.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.defaultPrevented) return;
     if (threads.isOpen()) {
       threads.toggle(false);
@@ -260,6 +295,28 @@ function renderChat({ model, el, signal }) {
     event.stopPropagation();
   });
 
+  // What the notebook has of the conversation is said anew when nobody is in the panel. Who saves from within it, with nothing
+  // begun, waits a moment for that; JupyterLab hears nothing of this key from a field.
+  function save(event) {
+    if (!root.closest(".jp-Notebook") || event.isComposing) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const { key, code, keyCode, ctrlKey, metaKey } = event;
+    const go = () => document.body.dispatchEvent(new KeyboardEvent("keydown", { key, code, keyCode, ctrlKey, metaKey, bubbles: true, cancelable: true }));
+    if (!ctx.isLive() || !isEmptyHanded()) return void go();
+    let number = null;
+    const done = (message) => {
+      if (message && message.n !== number) return;
+      model.off("msg:custom", done); // not the view's: it may be gone by then
+      clearTimeout(timer);
+      go();
+    };
+    const timer = setTimeout(done, SAVE_MS);
+    model.on("msg:custom", done);
+    number = act("rest");
+  }
+  const isEmptyHanded = () => composer.isBlank() && !root.querySelector(".loom-edit") && !threads.isOpen() && !asksNode.contains(document.activeElement);
+
   // The focus goes with a view that is drawn anew: hand it over, as the run panel does.
   let isHeld = false;
   root.addEventListener("focusin", (event) => {
@@ -268,7 +325,10 @@ function renderChat({ model, el, signal }) {
   });
   root.addEventListener("focusout", (event) => {
     isHeld = !event.relatedTarget || root.contains(event.relatedTarget);
-    setTimeout(() => void (isHeld && !root.isConnected && leave()));
+    setTimeout(() => {
+      if (!root.isConnected) return void (isHeld && leave());
+      if (!root.contains(document.activeElement)) pulse.beat(); // who leaves may be about to save
+    });
   });
   const leave = () => keep(`loomnb:focus:${head.thread_id}`, String(Date.now()));
 
@@ -283,12 +343,14 @@ function renderChat({ model, el, signal }) {
   function cleanup() {
     const at = document.activeElement;
     if (isHeld && (isFree(at, root) || root.contains(at))) leave();
-    clearTimeout(late);
+    late.forEach(clearTimeout);
+    clearTimeout(greeting);
     clearInterval(waitTimer);
     pulse.stop();
     threads.stop();
     composer.stop();
     transcript.stop();
+    fitting?.disconnect();
     for (const piece of asks.values()) piece.stop();
     model.off("msg:custom", heard);
     signal?.removeEventListener?.("abort", cleanup);
@@ -307,7 +369,7 @@ function renderChat({ model, el, signal }) {
   drawLiveness();
   transcript.restore();
   takeOverFocus();
-  const late = setTimeout(takeOverFocus, 400);
+  const late = [30, 90, 200, 400].map((ms) => setTimeout(takeOverFocus, ms)); // the old view may be taken away after this one was made
   pulse.beat();
   return cleanup;
 }

@@ -16,7 +16,7 @@ export function composerPiece(ctx) {
   const chips = h("ul", { class: "loom-files", "aria-label": "Files to send", hidden: true });
   const alert = h("div", { class: "loom-alert", role: "alert", hidden: true });
   const form = h("form", { class: "loom-composer", novalidate: true, autocomplete: "off", "aria-label": "Write a message" },
-    chips, area, h("div", { class: "loom-composer-row" }, attach, pick, model, hint, stop, send));
+    chips, area, h("div", { class: "loom-composer-row" }, attach, pick, model, hint, h("span", { class: "loom-composer-do" }, stop, send)));
   const queued = h("div", { class: "loom-queued", hidden: true });
   const node = h("div", { class: "loom-write" }, queued, alert, form);
   let files = told.files; // what was attached outlives the view
@@ -163,7 +163,8 @@ export function composerPiece(ctx) {
     node,
     halt,
     focus: () => area.focus({ preventScroll: true }),
-    hasFocus: () => document.activeElement === area,
+    isBlank,
+    isIdle: () => document.activeElement === area && isBlank(),
     say: (text) => submit(text),
     enable: draw,
     stop() {

@@ -26,8 +26,8 @@ export function askPiece(ask, def, ctx) {
     h("div", { class: `loom-fields ${ask.kind === "form" && areTwo(ask.fields ?? []) ? "loom-two" : ""}` },
       ...controls.map((control) => control.node)),
     alert, reason, foot);
-  const form = h("form", { class: `loom-ask loom-ask-${ask.kind} ${ask.widget ? `loom-ask-${ask.widget}` : ""}`, novalidate: true, autocomplete: "off",
-    "aria-label": ask.label ?? "", "data-ask": ask.id }, box);
+  const form = quiet(h("form", { class: `loom-ask loom-ask-${ask.kind} ${ask.widget ? `loom-ask-${ask.widget}` : ""}`, novalidate: true, autocomplete: "off",
+    "aria-label": ask.label ?? "", "data-ask": ask.id, tabindex: -1 }, box));
   const draft = draftOf(ctx.runId(), ask.id);
   let inFlight = null; // the pressed button while a submit is on its way
   let lastN = null;
@@ -47,6 +47,8 @@ export function askPiece(ask, def, ctx) {
     isSent: () => isSent,
     remove: () => (clearTimeout(timer), clock?.stop(), piece.node.remove()),
     focus: () => (controls[0] ?? { focus: () => buttons[0].focus() }).focus(),
+    /** Where a person is led who did not ask for it: never onto the button that says yes. */
+    greet: () => (controls[0] ?? (ask.kind === "approval" ? form : buttons[0])).focus(),
     refocus() {
       if (!focus) return;
       returnFocus({ node: form.querySelector(`[data-key="${CSS.escape(focus.key)}"]`), caret: focus.caret }, form);

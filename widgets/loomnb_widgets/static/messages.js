@@ -1,7 +1,7 @@
 // The messages of a conversation: each made once and patched, piece by piece, as the kernel tells what changed.
 
-import { duration, grow, h, keep, quiet, sanitised, setAttr, setDisabled, setText } from "./base.js";
-import { linkPiece } from "./children.js";
+import { grow, h, keep, quiet, setAttr, setDisabled, setText } from "./base.js";
+import { partPiece } from "./parts.js";
 
 const STICK = 48; // pixels from the end within which the reader is taken to be at the end
 
@@ -31,6 +31,7 @@ export function transcriptPiece(act, openRun, copy, told) {
   // What opens or loads below the fold must not push the end away from who reads there.
   const watcher = typeof ResizeObserver === "function" ? new ResizeObserver(() => isAtBottom && stick()) : null;
   watcher?.observe(list);
+  watcher?.observe(box); // while something is asked it is lower
 
   function stick() {
     box.scrollTop = box.scrollHeight;
@@ -43,6 +44,7 @@ export function transcriptPiece(act, openRun, copy, told) {
   return {
     node,
     toEnd,
+    height: () => box.offsetHeight,
     /** Where the reader was before the view was drawn anew. */
     restore() {
       if (told.top === null) return toEnd();
@@ -75,7 +77,10 @@ export function transcriptPiece(act, openRun, copy, told) {
       empty.hidden = head.count > 0 || items.size > 0;
       setText(empty, head.can_say ? `Say something to ${head.agent}.` : head.why_not);
     },
-    live: (isLive) => items.forEach((piece) => piece.live(isLive)),
+    live(isLive) {
+      setDisabled(earlier, !isLive);
+      items.forEach((piece) => piece.live(isLive));
+    },
     stop() {
       watcher?.disconnect();
       items.forEach((piece) => piece.stop());
@@ -101,7 +106,7 @@ function itemPiece(first, ctx) {
   const buttons = isUser
     ? { copy: button("Copy", (made) => ctx.copy(made, item.text)), edit: button("Edit", () => edit()),
       fork: button("Branch", () => ctx.act("fork", { message: item.id }), { title: "Go on from here in a new conversation" }) }
-    : { copy: button("Copy", (made) => ctx.copy(made, null, item.id)), again: button("Again", () => ctx.act("retry"), { title: "Answer once more" }),
+    : { copy: button("Copy", (made) => (isLive ? ctx.copy(made, null, item.id) : ctx.copy(made, wordsOf(said)))), again: button("Again", () => ctx.act("retry"), { title: "Answer once more" }),
       fork: button("Branch", () => ctx.act("fork", { message: item.id }), { title: "Go on from here in a new conversation" }),
       up: button("Good", () => rate("up"), { "aria-pressed": "false" }), down: button("Poor", () => rate("down"), { "aria-pressed": "false" }) };
   const used = h("span", { class: "loom-used" });
@@ -175,6 +180,7 @@ function itemPiece(first, ctx) {
     setText(used, item.lost ? "stopped here; this is not kept in the conversation" : item.used ?? "");
     const isOver = Boolean(item.id) && item.ends && !item.open;
     foot.hidden = !(isOver || item.lost);
+    node.hidden = !isUser && item.parts.length === 0; // of an answer that has only begun there is nothing to see
     for (const [name, one] of Object.entries(buttons)) {
       one.hidden = !isOver;
       setDisabled(one, !isLive && name !== "copy");
@@ -196,116 +202,14 @@ function itemPiece(first, ctx) {
   };
 }
 
+/** What a message shows as text: for who cannot ask the kernel how it was written. */
+const wordsOf = (said) => [...said.querySelectorAll(".loom-words")].map((one) => one.innerText).join("\n\n");
+
 /** What the reader opened stays open when the view is drawn anew. */
 function keepFold(fold, key, opened) {
   if (!fold) return;
   fold.open = opened.has(key);
   fold.addEventListener("toggle", () => void (fold.open ? opened.add(key) : opened.delete(key)));
-}
-
-function partPiece(part, ctx) {
-  if (part.kind === "reasoning") return thoughtPiece();
-  if (part.kind === "tool") return toolPiece(ctx);
-  if (part.kind === "ui") return componentPiece();
-  return textPiece();
-}
-
-/** Markdown the kernel has made safe, block by block: only what changed is drawn anew. */
-function textPiece(cls = "loom-words") {
-  const node = h("div", { class: cls });
-  return {
-    node,
-    update({ n, blocks }) {
-      for (const [at, html] of Object.entries(blocks ?? {})) {
-        const made = sanitised(html) ?? h("div", {});
-        const old = node.children[at];
-        if (old) old.replaceWith(made);
-        else {
-          while (node.children.length < Number(at)) node.append(h("div", {}));
-          node.append(made);
-        }
-      }
-      while (node.children.length > n) node.lastChild.remove();
-    },
-  };
-}
-
-function thoughtPiece() {
-  const summary = quiet(h("summary", {}));
-  const body = textPiece("loom-thought-text");
-  const node = h("details", { class: "loom-thought" }, summary, body.node);
-  const since = Date.now();
-  let timer = 0;
-  let told = null;
-  function draw() {
-    const seconds = typeof told?.ms === "number" ? told.ms / 1000 : (Date.now() - since) / 1000;
-    if (told?.live) setText(summary, seconds >= 2 ? `Thinking… ${duration(seconds)}` : "Thinking…");
-    else setText(summary, typeof told?.ms === "number" ? `Thought for ${told.ms < 1000 ? "a moment" : duration(seconds)}` : "Thoughts");
-    setAttr(node, "data-live", told?.live ? "yes" : null);
-  }
-  return {
-    node,
-    update(part) {
-      told = part;
-      body.update(part);
-      clearInterval(timer);
-      if (part.live) timer = setInterval(draw, 1000);
-      draw();
-    },
-    stop: () => clearInterval(timer),
-  };
-}
-
-/** A tool's call: one line of what happens, and folded below it what went in and what came out. */
-function toolPiece(ctx) {
-  const text = h("span", { class: "loom-tool-text" });
-  const more = h("span", { class: "loom-tool-more" });
-  const summary = quiet(h("summary", {}, h("span", { class: "loom-tool-mark", "aria-hidden": "true" }), text, more));
-  const body = h("div", { class: "loom-tool-body" });
-  const within = h("div", { class: "loom-tool-within" });
-  const run = h("div", { class: "loom-tool-run" });
-  const node = h("div", { class: "loom-tool" }, h("details", {}, summary, body), within, run);
-  const kids = [];
-  let card = null;
-  let drawn = "";
-  return {
-    node,
-    stop: () => card?.stop(),
-    update(part) {
-      setAttr(node, "data-status", part.status);
-      setAttr(node, "data-tone", part.tone);
-      setText(text, part.text);
-      const words = { denied: part.reason, waiting: "waiting for you", failed: part.error }[part.status];
-      setText(more, [words, part.edited && "with changed arguments", part.remembered && "allowed before"].filter(Boolean).join(" · "));
-      const now = JSON.stringify([part.input_html, part.output_html, part.error]);
-      if (now !== drawn) {
-        drawn = now;
-        const row = (label, html) => html && h("div", { class: "loom-tool-row" }, h("div", { class: "loom-doc-by" }, label), sanitised(html));
-        body.replaceChildren(...[row("Input", part.input_html), row("Output", part.output_html),
-          part.error && h("div", { class: "loom-tool-error" }, part.error)].filter(Boolean));
-        if (!body.childElementCount) body.append(h("div", { class: "loom-doc-by" }, "Nothing went in, and nothing came out yet."));
-      }
-      (part.within ?? []).forEach((one, at) => {
-        if (!kids[at]) kids.push(toolPiece(ctx)), within.append(kids[at].node);
-        kids[at].update(one);
-      });
-      if (part.link && !card) run.append((card = linkPiece(part.link, ctx.openRun)).node);
-      else if (part.link) card.update(part.link);
-    },
-  };
-}
-
-function componentPiece() {
-  const node = h("div", { class: "loom-shown" });
-  let drawn = "";
-  return {
-    node,
-    update({ html }) {
-      if (html === drawn) return;
-      drawn = html;
-      node.replaceChildren(sanitised(html) ?? "");
-    },
-  };
 }
 
 /** Copies a text, or the source of a message, which the kernel has. */

@@ -17,6 +17,7 @@ import {
 } from "./base.js";
 import { childModel, graphPiece, linkPiece } from "./children.js";
 import { answering, askPiece } from "./forms.js";
+import { messagesPiece } from "./parts.js";
 import { holdingsPiece, stagesPiece } from "./stages.js";
 
 const HELLO_MS = 3000;
@@ -49,6 +50,7 @@ export function render({ model, el, signal, isNested = false }) {
   let stamp = 0;
   let synced = false; // a push seen before our own first reply does not contain what came before it
   let drawnFromMessage = false;
+  let closed = ""; // what to do once the store is closed
   let lostFocus = null;
   let isParked = false; // the focus rests on the panel until the next question comes
   const asks = new Map();
@@ -104,9 +106,9 @@ export function render({ model, el, signal, isNested = false }) {
     const { state } = pulse;
     const focus = state === "live" ? null : focusWithin(root);
     root.dataset.live = state;
-    setText(line, livenessText(state, head.run_id, head.has_key ?? true));
+    setText(line, state === "closed" ? closed : livenessText(state, head.run_id, head.has_key ?? true));
     line.hidden = state === "live" || isNested; // the root says it once for all
-    header.update(head);
+    header.update(head, state === "closed");
     for (const piece of pieces()) piece.enable();
     progress.live(state === "live");
     actions.update(head);
@@ -127,7 +129,7 @@ export function render({ model, el, signal, isNested = false }) {
     const wasWaitingFocus = root.contains(active) && (active.matches(".loom-sent") || (isParked && active === root));
     head = next ?? {};
     setAttr(root, "aria-label", `Run: ${head.title || head.workflow || "run"}`);
-    header.update(head);
+    header.update(head, pulse.state === "closed");
     showText(notice, head.notice);
     const hasStages = head.stages?.length > 0; // they tell where the run is; the graph has the way it took
     path.update(hasStages ? [] : head.path ?? [], hasStages ? 0 : head.path_more ?? 0);
@@ -207,7 +209,8 @@ export function render({ model, el, signal, isNested = false }) {
       headRev = m.head_rev ?? headRev;
       drawHead(m.head);
     }
-    if (isOurs) pulse.ack(m.ack);
+    if (m.closed) closed = m.closed;
+    if (isOurs) pulse.ack(m.ack, Boolean(m.closed));
     if (!fits) pulse.beat(); // a piece of the log is missing: ask for it now
   }
 
@@ -285,9 +288,9 @@ export function heartbeat({ hello, pace, isBusy, changed }) {
     timers.add(timer);
     next = setTimeout(beat, pace());
   }
-  function ack(n) {
+  function ack(n, isClosed = false) {
     acked = Math.max(acked, n);
-    become("live");
+    become(isClosed ? "closed" : "live");
   }
   function stop() {
     clearTimeout(next);
@@ -324,11 +327,12 @@ function headerPiece(line) {
   const place = h("span", { class: "loom-place" });
   return {
     node: h("header", { class: "loom-header" }, title, chip, place, line),
-    update(head) {
+    update(head, isClosed) {
       setText(title, head.title || head.workflow || "Run");
       setAttr(title, "title", [head.workflow, head.run_id].filter(Boolean).join(" · "));
-      setText(chip, head.status_text || head.status || "unknown");
-      setAttr(chip, "data-status", head.status ?? "");
+      const isCut = isClosed && !ENDED.has(head.status); // how it stands will be known when the store is open again
+      setText(chip, isCut ? "store closed" : head.status_text || head.status || "unknown");
+      setAttr(chip, "data-status", isCut ? "" : head.status ?? "");
       setText(place, head.place ? `at ${head.place}` : "");
     },
   };
@@ -360,7 +364,10 @@ function docsPiece(answers, openChild) {
   const byIndex = new Map();
   const order = []; // the indexes on show, ascending
 
+  const message = messagesPiece();
+
   function docNode(doc) {
+    if (doc.parts) return message(doc);
     const isMessage = doc.kind === "message";
     const by = isMessage ? doc.role || "message" : doc.title || (doc.kind === "error" ? "Error" : "");
     const attrs = { "data-role": isMessage ? doc.role : null, "data-index": doc.index };
