@@ -132,8 +132,13 @@ class LoopDeps:
         """Refuse what cannot work, before anything is written.
 
         Raises:
-            DefinitionError: a number is no whole number in its range, or the retries are none.
+            DefinitionError: a number is no whole number in its range, the retries are none, or approvals would not be blocking.
         """
+        if self.action_approval_mode != "blocking":
+            raise DefinitionError(
+                f"action_approval_mode={self.action_approval_mode!r} is not there: a turn waits for the decision.",
+                advice='Leave it out, or write "blocking".',
+            )
         if self.tool_transient_retry is not None:
             self.tool_transient_retry = transient_retry(self.tool_transient_retry)
         for name, least in (
