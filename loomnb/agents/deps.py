@@ -141,10 +141,15 @@ class LoopDeps:
         """Refuse what cannot work, before anything is written.
 
         Raises:
-            DefinitionError: a number is no whole number in its range, the retries are none, or something lacks the method it is
-                called by.
+            DefinitionError: a number is no whole number in its range, the retries are none, approvals would not be blocking, or
+                something lacks the method it is called by.
         """
         check_deps(self)
+        if self.action_approval_mode != "blocking":
+            raise DefinitionError(
+                f"action_approval_mode={self.action_approval_mode!r:.60} is not there: a turn waits for the decision.",
+                advice='Leave it out, or write "blocking".',
+            )
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise DefinitionError(
                 f"budget={self.budget!r:.60} is no budget.", advice="Give Budget(usd=0.5) or Budget(tokens=20_000)."

@@ -50,7 +50,8 @@ async def run_agent_loop(deps: LoopDeps, given: AgentTurnInput, hooks: LoopHooks
     check_given(given, deps, hooks)
     check_ui_capabilities(given.ui_capabilities)
     # Of its own: the prices of a run are not those of the next, and two runs may share what they were given.
-    deps = replace(deps, intake=check_intake(deps.intake), prices=())
+    # The model that the turn names is asked in every call of it, so its label and its price count, too.
+    deps = replace(deps, intake=check_intake(deps.intake), prices=(), model_id=given.model or deps.model_id)
     work = TurnWork(deps, given, hooks)
     driver = _Driver(work, hooks)
     shape = Shape(

@@ -93,7 +93,8 @@ class TurnWork(ModelWork):
         chosen = self._select(messages) if selected else HistorySelection(keep=messages)
         return {
             "messages": [m.to_json() for m in chosen.keep],
-            "dropped": [m.to_json() for m in chosen.drop],
+            # Nobody reads what is left out but who summarizes it: a long thread must not fill the journal of every turn.
+            "dropped": [m.to_json() for m in chosen.drop] if self.deps.summarizes else [],
             "title": thread.title if thread is not None else "",
             "hasAssistant": any(m.role == "assistant" and not is_unanswered_intake(m) for m in messages),
             "isPiece": self.deps.history_policy is None

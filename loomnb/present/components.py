@@ -159,7 +159,7 @@ class Component:
         Raises:
             Refused: the props do not fit; all that is wrong is told by its place.
         """
-        given: Any = {**(props or {}), **more} if not isinstance(props, BaseModel) else props
+        given: Any = {**(props or {}), **more} if props is None or isinstance(props, Mapping) else props
         made = self.definition.made(given)
         name, version = self.definition.name, self.definition.version
         return Presentation(component=name, props=made, version=version, fallback_text=self.definition.text(made))

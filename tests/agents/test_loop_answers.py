@@ -172,6 +172,16 @@ def test_a_policy_bounds_what_is_told() -> None:
     assert [m["content"] for m in model.requests[-1].messages] == ["Hi.", "Question 2"]
 
 
+def test_a_policy_bounds_what_is_on_record_of_the_run_too() -> None:
+    made, journal = deps(ScriptedModel(lambda request, n: "Hi.")), Journal(run_id="run-2")
+    turn(made, Hooks(run_id="run-1"), "Old")
+    made.history_policy = window_history(max_tokens=1)
+    turn(made, journal, "New")
+
+    loaded = json.loads(dict(journal.records)["load:thread"])
+    assert [m["content"] for m in [*loaded["messages"], *loaded["dropped"]]] == ["New"]
+
+
 @pytest.mark.case("agents:K16")
 def test_a_summary_is_billed_seen_by_input_processors_and_not_gated() -> None:
     summarizer = ScriptedModel(lambda request, n: said("They paid with ****.", usage={"inputTokens": 9}, model_id="s-1"))

@@ -343,6 +343,11 @@ def test_numbers_that_cannot_be_are_refused(name: str, value: Any) -> None:
         deps(["Hi."], **{name: value})
 
 
+def test_a_way_of_approval_that_is_not_there_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="action_approval_mode"):
+        deps(["Hi."], action_approval_mode="independent")
+
+
 # -- turns that another one started -----------------------------------------------------------------------
 
 

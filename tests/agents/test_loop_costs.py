@@ -72,6 +72,13 @@ def test_an_unknown_cost_is_null_and_never_nought() -> None:
     assert "costUsd" not in messages_of(made)[-1]
 
 
+def test_a_model_of_the_turn_without_a_price_is_not_priced_as_the_agents_own() -> None:
+    usage = {"inputTokens": 1_000_000, "outputTokens": 0}
+    made = deps([said("Hi.", usage=usage, model_id="")], pricing_store=Prices(), model_id="m-1")
+
+    assert turn(made, model="unpriced").cost_usd is None
+
+
 def test_the_prices_of_one_run_are_not_those_of_the_next() -> None:
     made = deps([said("Hi.", usage={"inputTokens": 5})], pricing_store=Prices())
     turn(made)

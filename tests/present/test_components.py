@@ -27,6 +27,7 @@ from loomnb.present import (
     storable_text,
     table,
 )
+from tests.helpers import plain_id
 from tests.present.hostile import HOSTILE, executable
 
 
@@ -199,6 +200,12 @@ def test_table_and_chart_make_the_built_in_components() -> None:
 def test_a_table_without_columns_is_refused() -> None:
     with pytest.raises(Refused, match="columns"):
         table(columns=[], rows=[])
+
+
+@pytest.mark.parametrize("props", [[1], "x", 3], ids=plain_id)
+def test_props_that_are_no_object_are_refused(props: Any) -> None:
+    with pytest.raises(Refused, match="DataTable"):
+        table(props)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
