@@ -20,6 +20,6 @@ def view_bundle(widget: DOMWidget, static: Mapping[str, str]) -> dict[str, Any]:
     """
     if nobody_at_all() and not under_voila():
         return dict(static)
-    made = widget._repr_mimebundle_()  # IPython's hook
+    made: Any = widget._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]  # IPython's hook
     data = made[0] if isinstance(made, tuple) else made
     return {**(data or {}), **static}
