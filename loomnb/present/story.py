@@ -230,13 +230,30 @@ def _head_and_body(one: DocumentEntity | tuple[Ask, Any], children: Mapping[str,
     if _link(one, children)[0]:
         return "", document_html(one, children)
     kind = document_kind(one)
-    head = one.content["role"] if kind == "message" else (document_title(one) if kind in ("json", "form") else one.title)
-    return str(head), document_html(one)
+    if kind == "message":
+        role = str(one.content["role"])
+        return " · ".join(part for part in (_SAID_BY.get(role, role), one.title) if part), document_html(one)
+    return document_title(one) if kind in ("json", "form") else str(one.title), document_html(one)
 
 
-def _markdown_of(one: DocumentEntity | tuple[Ask, Any], children: Mapping[str, Child]) -> str:
+_SAID_BY = {"user": "You", "assistant": "Answer"}
+
+
+def _parts(story: Story) -> Iterator[tuple[str, str, bool]]:
+    """What a run showed and was answered: the line above it, its safe HTML, and whether a person said it to a model.
+
+    An answer that goes on, as after each round of tools, is named once.
+    """
+    before = ""
+    for one in story.in_order():
+        head, body = _head_and_body(one, story.children)
+        role = one.content["role"] if not isinstance(one, tuple) and head and document_kind(one) == "message" else ""
+        yield "" if role and role != "user" and head == before else head, body, role == "user"
+        before = head if role else ""
+
+
+def _markdown_of(head: str, body: str) -> str:
     # Through the sanitised HTML: a just executed text/markdown output may run scripts like any other.
-    head, body = _head_and_body(one, children)
     return (f"**{markdown_safe(head)}**\n\n" if head else "") + html_block(body)
 
 
@@ -401,10 +418,9 @@ def _told_plain(story: Story) -> str:
 def _told_html(story: Story) -> str:
     """The same as safe HTML."""
     parts = []
-    for one in story.in_order():
-        head, body = _head_and_body(one, story.children)
+    for head, body, is_said in _parts(story):
         title = f"<p><strong>{escape(head)}</strong></p>" if head else ""
-        parts.append(f"<div>{title}{body}</div>")
+        parts.append(f'<div style="{_SAID}">{title}{body}</div>' if is_said else f"<div>{title}{body}</div>")
     parts += [f"<div>{_ask_html(a)}</div>" for a in story.shown_asks()]
     if story.has_error:
         advice = f"<br>{escape(story.advice)}" if story.advice else ""
@@ -412,6 +428,10 @@ def _told_html(story: Story) -> str:
     return "".join(parts)
 
 
+_SAID = (
+    "width:fit-content;max-width:88%;margin:.75em 0 .75em auto;padding:0 .75em;"
+    "border:1px solid rgba(128,128,128,.5);border-radius:12px 3px 12px 12px;background:rgba(128,128,128,.1)"
+)
 _BELOW = "margin-left:.5em;padding-left:.75em;border-left:2px solid currentColor"
 
 
@@ -464,7 +484,7 @@ def _story_markdown(story: Story) -> str:
     parts = [f"**{markdown_safe(story.title)}** — {STATUS_TEXT[story.status]}", *([" → ".join(places)] if places else [])]
     if story.notice:
         parts.append(f"*{markdown_safe(story.notice)}*")
-    parts += [_markdown_of(one, story.children) for one in story.in_order()]
+    parts += [_markdown_of(head, body) for head, body, _ in _parts(story)]
     parts += [html_block(_ask_html(a)) for a in story.shown_asks()]
     if story.has_error:
         parts.append(f"**Error:** {markdown_safe(story.error_line)}")

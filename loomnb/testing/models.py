@@ -23,7 +23,7 @@ Wanted = tuple[str, Any] | tuple[str, Any, str]
 
 _SAID = {"text", "tools", "reasoning", "object", "usage", "cost", "finish"}
 _TELLING = {"tools", "usage", "cost"}
-"""Of a dict with nothing but the keys above, one of these says that it is a turn, and not an output."""
+"""Where an output is asked for, one of these says that a dict with nothing but the keys above is a turn, and not that output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +58,9 @@ class ScriptedModel:
 
     Args:
         turns: what each turn gives, or a function of `(request, turn)` (sync or async) that gives it; `turn` counts from 0 the
-            assistant messages that are in the request. One of: a text; a Said, or a dict of its fields that has `tools`,
-            `usage` or `cost`; any other dict, which is the output as an object; a list of `(tool, input)` pairs, the tools it
-            asks for; a TurnResult; an exception to raise.
+            assistant messages that are in the request. One of: a text; a Said, or a dict of its fields (where an output
+            is asked for: of which one is `tools`, `usage` or `cost`); any other dict, which is the output as an object; a list
+            of `(tool, input)` pairs, the tools it asks for; a TurnResult; an exception to raise.
         pause: called (sync or async) before each frame is written, with the number of the turn and the frame: a test waits
             there for what has to happen in the middle. Also called when there is no sink.
 
@@ -95,13 +95,13 @@ class ScriptedModel:
                 advice="Add what it says next to the script, ScriptedModel([…]), and run the cells of the model and of its agent "
                 "again. To try again without that changes nothing.",
             )
-        result = self._result(said, turn)
+        result = self._result(said, turn, has_output=request.output_schema is not None)
         async for frame in self._frames(result, request.signal, turn):
             if request.sink is not None:
                 await request.sink.write(json.dumps(frame, ensure_ascii=False) + "\n")
         return result
 
-    def _result(self, said: Any, turn: int) -> TurnResult:
+    def _result(self, said: Any, turn: int, *, has_output: bool) -> TurnResult:
         if isinstance(said, BaseException):
             raise said
         if isinstance(said, TurnResult):
@@ -109,7 +109,7 @@ class ScriptedModel:
         if isinstance(said, str):
             said = Said(text=said)
         elif isinstance(said, dict):
-            is_turn = said.keys() <= _SAID and bool(said.keys() & _TELLING)
+            is_turn = said.keys() <= _SAID and bool(not has_output or said.keys() & _TELLING)
             said = Said(**said) if is_turn else Said(object=freeze(said))
         elif not isinstance(said, Said):
             said = Said(tools=said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -335,3 +336,19 @@ def test_a_result_that_lists_objects_is_drawn_as_a_list_and_a_long_one_as_json()
     assert html(2).count("<li><dl") == 2
     assert "<pre>" not in html(2)
     assert "<pre>[" in html(100)
+
+
+def said_to_a_model() -> Story:
+    said = [("user", "Hello?"), ("assistant", "Let me see."), ("assistant", "Here."), ("user", "And?"), ("assistant", "Gone.")]
+    return story(documents=tuple(document("message", {"role": role, "text": text}) for role, text in said))
+
+
+@pytest.mark.parametrize("form", ["text/html", "text/markdown"])
+def test_a_conversation_names_who_says_it_and_an_answer_that_goes_on_once(form: str) -> None:
+    told = re.findall(r"You|Answer|Hello\?|Let me see\.|Here\.|And\?|Gone\.", story_bundle(said_to_a_model())[form])
+
+    assert told == ["You", "Hello?", "Answer", "Let me see.", "Here.", "You", "And?", "Answer", "Gone."]
+
+
+def test_what_a_person_said_stands_out_of_the_answers() -> None:
+    assert story_bundle(said_to_a_model())["text/html"].count("margin:.75em 0 .75em auto") == 2

@@ -70,10 +70,16 @@ def test_a_turn_may_say_everything_at_once() -> None:
     ],
     ids=["tools", "usage", "cost", "text alone", "output", "output with tools"],
 )
-def test_a_dict_is_a_turn_when_it_has_what_only_a_turn_has(said: dict[str, Any], is_turn: bool) -> None:
-    result = played(ScriptedModel([said]))
+def test_where_an_output_is_asked_for_a_dict_is_a_turn_when_it_has_what_only_a_turn_has(
+    said: dict[str, Any], is_turn: bool
+) -> None:
+    result = played(ScriptedModel([said]), output_schema={"type": "object"})
 
     assert (result.text, result.object) == (("a", None) if is_turn else ("", said))
+
+
+def test_where_no_output_is_asked_for_a_dict_of_a_turns_fields_is_a_turn() -> None:
+    assert played(ScriptedModel([{"text": "a", "reasoning": "b"}])).text == "a"
 
 
 def test_ids_of_tools_count_up_and_may_be_given() -> None:
