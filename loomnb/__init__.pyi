@@ -3,6 +3,7 @@
 
 from loomnb.agents import DEFAULT_STRUCTURED_OUTPUT_INSTRUCTION as DEFAULT_STRUCTURED_OUTPUT_INSTRUCTION
 from loomnb.agents import Actor as Actor
+from loomnb.agents import AgentApprovalPort as AgentApprovalPort
 from loomnb.agents import AgentDefinition as AgentDefinition
 from loomnb.agents import AgentGovernanceQueries as AgentGovernanceQueries
 from loomnb.agents import AgentPricingStore as AgentPricingStore
@@ -307,6 +308,7 @@ from loomnb.studio import Agent as Agent
 from loomnb.studio import AgentResult as AgentResult
 from loomnb.studio import AgentRun as AgentRun
 from loomnb.studio import App as App
+from loomnb.studio import Approvals as Approvals
 from loomnb.studio import Artifact as Artifact
 from loomnb.studio import AskRun as AskRun
 from loomnb.studio import Chat as Chat
@@ -316,6 +318,7 @@ from loomnb.studio import PendingAsk as PendingAsk
 from loomnb.studio import Threads as Threads
 from loomnb.studio import WorkflowRunner as WorkflowRunner
 from loomnb.studio import answers as answers
+from loomnb.studio import approvals as approvals
 from loomnb.studio import artifact as artifact
 from loomnb.studio import ask_questions as ask_questions
 from loomnb.studio import cancel_all_runs as cancel_all_runs
@@ -377,6 +380,7 @@ __all__ = [
     "AbortSignal",
     "Actor",
     "Agent",
+    "AgentApprovalPort",
     "AgentArgs",
     "AgentConfig",
     "AgentDefinition",
@@ -402,6 +406,7 @@ __all__ = [
     "ApprovalPolicy",
     "ApprovalRequirement",
     "ApprovalRules",
+    "Approvals",
     "ArgsInvalid",
     "Artifact",
     "Ask",
@@ -653,6 +658,7 @@ __all__ = [
     "agent_failure_code",
     "agent_tool",
     "answers",
+    "approvals",
     "artifact",
     "ask_key",
     "ask_questions",

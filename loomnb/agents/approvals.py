@@ -1,7 +1,8 @@
 """What an agent asks people, as asks of its run: an approval, a set of questions, and whether a repeated call is meant.
 
 An approval takes `True` or `False`, or `{"approved", "reason"?, "remember"?, "input"?}`: `input` are the arguments as the person
-changed them, judged here by the tool's schema, so that a bad change is refused while the question stays open.
+changed them, judged here by the tool's schema, so that a bad change is refused while the question stays open. Who decides for
+others says who they are: `"decidedBy"?`, `"executedByRef"?` (on record as having done it), `"via"?`.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def accept_ask(ask: Ask, payload: Any, source: str = "code") -> Any:
 
 
 EXPIRY = "expiry"
-_KEYS = {"approved", "reason", "remember", "input", "decidedBy", "via"}
+_KEYS = {"approved", "reason", "remember", "input", "decidedBy", "executedByRef", "via"}
 _WORDS = {"approve": True, "approved": True, "yes": True, "reject": False, "rejected": False, "no": False, "deny": False}
 
 
@@ -160,8 +161,10 @@ def accept_approval(ask: Ask, payload: Any, source: str = "code") -> dict[str, A
     unknown = sorted(str(key) for key in set(payload) - _KEYS - ({"expired"} if source == EXPIRY else set()))
     if unknown:
         raise AnswerInvalid("This is no decision.", dict.fromkeys(unknown, "there is no such field"), advice=advice)
-    if not isinstance(payload.get("reason") or "", str):
-        raise AnswerInvalid("This is no decision.", {"reason": "give a text"}, advice=advice)
+    texts = ("reason", "decidedBy", "executedByRef", "via")
+    no_texts = {name: "give a text" for name in texts if not isinstance(payload.get(name) or "", str)}
+    if no_texts:
+        raise AnswerInvalid("This is no decision.", no_texts, advice=advice)
     decision = {name: thaw(freeze(value)) for name, value in payload.items() if value not in (None, False, "")}
     decision["approved"] = payload["approved"]
     if source != EXPIRY:

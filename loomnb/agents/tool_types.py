@@ -192,6 +192,35 @@ class ApprovalPolicy(Protocol):
     ) -> MaybeAwaitable[ApprovalRequirement]: ...
 
 
+class AgentApprovalPort(Protocol):
+    """Decides the approvals that are asked for, by the call of the tool (`loom.approvals` is one). It does not judge who
+    decides: who offers it to people asks `ApprovalPolicy.can_decide` before.
+
+    Raises (both):
+        NotFound: no call has this id.
+        Conflict: the call does not wait for a decision, or calls of several conversations with this id do.
+        AnswerInvalid: the decision does not fit; the call still waits.
+    """
+
+    def approve(
+        self,
+        tool_call_id: str,
+        *,
+        executed_by_ref: str | None = None,
+        remember: bool = False,
+        decided_via: str | None = None,
+    ) -> MaybeAwaitable[None]: ...
+
+    def reject(
+        self,
+        tool_call_id: str,
+        *,
+        reason: str | None = None,
+        executed_by_ref: str | None = None,
+        decided_via: str | None = None,
+    ) -> MaybeAwaitable[None]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """How an approval was answered.

@@ -2,10 +2,12 @@
 
 from loomnb.studio.agents import Agent
 from loomnb.studio.chats import AgentResult, AgentRun, Chat, Threads, call_status
+from loomnb.studio.decisions import Approvals
 from loomnb.studio.process import (
     App,
     WorkflowRunner,
     answers,
+    approvals,
     artifact,
     ask_questions,
     cancel_all_runs,
@@ -39,6 +41,7 @@ __all__ = [
     "AgentResult",
     "AgentRun",
     "App",
+    "Approvals",
     "Artifact",
     "AskRun",
     "Chat",
@@ -48,6 +51,7 @@ __all__ = [
     "Threads",
     "WorkflowRunner",
     "answers",
+    "approvals",
     "artifact",
     "ask_questions",
     "call_status",

@@ -19,6 +19,7 @@ from loomnb.runtime import REGISTRY, ModelProvider, Restored, Run, RunEvent, def
 from loomnb.runtime import use_models as use_process_models
 from loomnb.store import MEMORY, Relation
 from loomnb.studio.costs import Costs, CostsBy
+from loomnb.studio.decisions import Approvals
 from loomnb.studio.face import notebook_face
 from loomnb.studio.held import Held
 from loomnb.studio.session import Durability, Loom, known_text
@@ -37,6 +38,7 @@ __all__ = [
     "App",
     "WorkflowRunner",
     "answers",
+    "approvals",
     "artifact",
     "ask_questions",
     "cancel_all_runs",
@@ -340,6 +342,14 @@ def costs(by: CostsBy = "model") -> Costs:
         Refused: there is no such grouping.
     """
     return default().costs(by)
+
+
+def approvals() -> Approvals:
+    """What agents ask before they act, decided by the id of a call; see `Approvals`.
+
+    loom.approvals().approve(call_id, remember=True)
+    """
+    return default().approvals()
 
 
 def governance() -> SqlGovernance:

@@ -59,6 +59,7 @@ from loomnb.runtime import (
 from loomnb.store import Database, Relation, damaged, query
 from loomnb.studio.chats import AgentRun
 from loomnb.studio.costs import Costs, CostsBy, costs_of
+from loomnb.studio.decisions import Approvals
 from loomnb.studio.face import current_face, notebook_face
 from loomnb.studio.held import Held
 from loomnb.studio.queries import caller_names, frame_of, interruptible
@@ -508,6 +509,10 @@ class Loom:
             Refused: there is no such grouping.
         """
         return costs_of(self.sql, by)
+
+    def approvals(self) -> Approvals:
+        """What agents ask before they act, decided by the id of a call: `loom.approvals().approve(tool_call_id)`."""
+        return Approvals(self.pending, self._database.read)
 
     def governance(self) -> SqlGovernance:
         """What those who are responsible for agents ask: `await loom.governance().run_metrics(DayRange(first, last))`."""
