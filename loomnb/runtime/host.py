@@ -180,7 +180,7 @@ class ThreadHost(Host):
                 where = next((f for f in reversed(stack) if "ipykernel_" in f.filename), stack[-1])
                 self.blocked = (
                     f"{task.get_name()} blocks all runs (in {where.name}, line {where.lineno}: {where.line}): "
-                    "make it a plain def, or await asyncio.to_thread(...)"
+                    "await asyncio.to_thread(...) there, or make a transition or a tool a plain def"
                 )
                 self.on_blocked()
 
