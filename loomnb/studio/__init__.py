@@ -1,7 +1,7 @@
 """The composition root: `Loom` wires store, runtime, definitions and the notebook's face. The only room that knows them all."""
 
 from loomnb.studio.agents import Agent
-from loomnb.studio.chats import AgentResult, AgentRun, Chat, Threads, call_status
+from loomnb.studio.chats import AgentResult, AgentRun, Chat
 from loomnb.studio.decisions import Approvals
 from loomnb.studio.process import (
     App,
@@ -35,6 +35,8 @@ from loomnb.studio.process import (
 )
 from loomnb.studio.session import Loom
 from loomnb.studio.shown import Artifact, AskRun, Pending, PendingAsk
+from loomnb.studio.threads import Threads
+from loomnb.studio.transcripts import call_status
 
 __all__ = [
     "Agent",

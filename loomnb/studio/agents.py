@@ -52,10 +52,11 @@ from loomnb.agents import (
 from loomnb.errors import DefinitionError, Refused
 from loomnb.runtime import REGISTRY, ModelProvider, RunRecord
 from loomnb.studio.agent_options import check_options
-from loomnb.studio.chats import AgentRun, Chat, Threads
+from loomnb.studio.chats import AgentRun, Chat
 from loomnb.studio.colleagues import Colleagues
 from loomnb.studio.process import default
 from loomnb.studio.session import Loom
+from loomnb.studio.threads import Threads
 from loomnb.studio.turns import TurnRequested, run_tool, start_turn
 
 __all__ = ["Agent"]

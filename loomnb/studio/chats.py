@@ -1,9 +1,9 @@
-"""What an agent hands out that a cell can show: a turn's run, its result, a conversation, and the list of them."""
+"""What an agent hands out that a cell can show: a turn's run, its result, and a conversation."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,36 +17,28 @@ from loomnb.agents import (
     check_text,
     finished,
 )
-from loomnb.documents import DocumentEntity
 from loomnb.errors import NotFound, Refused
 from loomnb.jsonvalue import freeze, thaw
 from loomnb.names import humanised
-from loomnb.present import Story, escape, filled, markdown_safe, narrated, story_bundle, story_plain
+from loomnb.present import Story, markdown_safe, story_bundle, story_plain
 from loomnb.runtime import FINISHED, REGISTRY, Face, Run, RunRecord, Runtime, Status
 from loomnb.studio.face import notebook_face
 from loomnb.studio.said import check_said
+from loomnb.studio.transcripts import UNNAMED, is_named_after, told_messages
 
 if TYPE_CHECKING:
     from loomnb.studio.agents import Agent
-    from loomnb.studio.session import Loom
 
-__all__ = ["AgentResult", "AgentRun", "Chat", "Threads", "call_status"]
+__all__ = ["AgentResult", "AgentRun", "Chat"]
 
 _TOLD = 60
 """Messages that a static page tells of; of a longer conversation the last ones."""
-_UNNAMED = "New chat"
-_NAME = 60
-"""Characters of what was first said that stand for a title."""
-
 _OWN_WORDS: Mapping[str, Mapping[str, str]] = {
     "ask": {"label": "Questions for you", "done": "Asked you"},
     "retrieve": {"label": "Look up what is known", "done": "Looked up what is known"},
     "structured_output": {"label": "The answer as data"},
 }
 """Of the calls that the loop makes by itself."""
-
-Presentation = Callable[[str], Mapping[str, Any] | None]
-"""A tool's name → its words for people."""
 
 
 class Home(Protocol):
@@ -166,79 +158,6 @@ class AgentRun(Run):
         return replace(story, documents=tuple(told), answered=(), result=None, path=())
 
 
-def call_status(result: Mapping[str, Any] | None, row: ToolCallRow | None, *, is_moving: bool) -> str:
-    """How far a call of a tool came: `running`, `waiting`, `done`, `failed`, `denied`, `expired` or `stopped`.
-
-    Args:
-        result: what its message has of it; None: nothing yet.
-        row: what is on record of it.
-        is_moving: whether its turn is not over.
-    """
-    if result is not None:
-        if result.get("expired"):
-            return "expired"
-        return "denied" if result.get("denied") else "failed" if result.get("error") is not None else "done"
-    by_row = {"executed": "done", "rejected": "denied", "expired": "expired", "failed": "failed"}
-    if row is not None and row.status in by_row:
-        return by_row[row.status]
-    if not is_moving:
-        return "stopped"
-    return "waiting" if row is not None and row.status == "pending_approval" and row.decided_by is None else "running"
-
-
-def told_messages(
-    messages: Sequence[ChatMessage], presentation: Presentation, rows: Mapping[str, ToolCallRow], *, is_moving: bool
-) -> Iterator[DocumentEntity]:
-    """Messages as a story tells documents: their text, with thoughts and calls folded below, and what tools showed.
-
-    Args:
-        messages: what was said.
-        presentation: the words of tools.
-        rows: calls by id, of these messages.
-        is_moving: whether the last turn is not over.
-    """
-    for number, message in enumerate(messages):
-        blocks: list[dict[str, Any]] = []
-        if message.reasoning:
-            blocks.append({"type": "thinking", "text": message.reasoning})
-        results = {result["id"]: result for result in message.tool_results or ()}
-        is_last = is_moving and number == len(messages) - 1
-        for call in message.tool_calls or ():
-            row, result = rows.get(call["id"]), results.get(call["id"])
-            status = call_status(result, row, is_moving=is_last)
-            given = row.input if row is not None else call["input"]
-            told: dict[str, Any] = {"type": "tool", "status": status, "input": thaw(given)}
-            told["label"] = narrated(call["name"], presentation(call["name"]), given, status)
-            told["decision"] = _decision(row, call, presentation(call["name"])) if row is not None else ""
-            if status == "done":
-                told["output"] = thaw(freeze(result["output"] if result is not None else row.output if row else None))
-            elif status == "failed" and result is not None:
-                told["output"] = str(result["error"])
-            blocks.append(told)
-        shown = [{"type": "component", **thaw(freeze(dict(one)))} for one in message.ui or ()]
-        content = {"role": message.role, "text": message.content, "blocks": [*blocks, *shown]}
-        yield DocumentEntity(
-            id="", key=f"message {number}", document_name="llm_message", content=freeze(content),
-            ui=freeze({"widget": "llm-message"}), index=number,
-        )  # fmt: skip
-
-
-def _decision(row: ToolCallRow, call: Mapping[str, Any], presentation: Mapping[str, Any] | None) -> str:
-    """What a person was asked about a call, in the tool's own words where it has some, and what they decided; empty where nobody
-    was asked, or nothing was decided yet."""
-    if row.approver is None or row.status in ("pending_approval", "expired"):
-        return ""
-    if row.decided_via == "remembered":
-        return "approved before"
-    title = (row.confirmation or {}).get("title") or ((presentation or {}).get("confirm") or {}).get("title") or ""
-    asked = f"{filled(str(title), call['input'])} " if title else ""
-    if row.status == "rejected":
-        return f"{asked}“{row.reason}”" if row.reason else asked.strip()
-    said = "approved" if row.decided_via is not None or row.decided_by is not None else ""
-    said += ", with other arguments" if said and thaw(freeze(row.input)) != thaw(freeze(call["input"])) else ""
-    return f"{asked}{said}{', also from now on' if row.remember else ''}" if said else ""
-
-
 def _store(record: RunRecord, runtime: Any) -> JournalAgentStore:
     return agent_store_of(runtime.database, record.source)
 
@@ -341,7 +260,7 @@ class Chat:
     def title(self) -> str:
         """What it is called."""
         thread = self.thread
-        return thread.title if thread is not None else _UNNAMED
+        return thread.title if thread is not None else UNNAMED
 
     @property
     def messages(self) -> list[ChatMessage]:
@@ -447,8 +366,8 @@ class Chat:
         if run is not None and run.status not in FINISHED:
             run.cancel()
         self.store.now(self.store.truncate_from(self.thread_id, message_id))
-        if found is said[0] and _is_named_after(self.title, found.content):
-            self.store.now(self.store.set_title(self.thread_id, _UNNAMED))  # the new turn names it after what is said now
+        if found is said[0] and is_named_after(self.title, found.content):
+            self.store.now(self.store.set_title(self.thread_id, UNNAMED))  # the new turn names it after what is said now
         return self.send(text, attachments=thaw(freeze(list(found.attachments))) if found.attachments else None)
 
     def fork(self, message_id: str) -> Chat:
@@ -515,7 +434,7 @@ class Chat:
         notices += [run.advice] if run is not None and run.record.cancel_requested else []
         told = told_messages(messages[-_TOLD:], self.presentation, self.rows(), is_moving=run is not None)
         return Story(
-            title=title if title != _UNNAMED else self.agent_title,
+            title=title if title != UNNAMED else self.agent_title,
             workflow=self._name,
             status=run.status.value if run is not None else "completed",
             place="",
@@ -541,77 +460,3 @@ class Chat:
         face = notebook_face()
         if face is None or not face.show_chat(self):
             raise NotImplementedError  # IPython then takes the static forms
-
-
-class Threads(Sequence[Chat]):
-    """Conversations, the one that changed last first. As a cell's last line they are listed."""
-
-    def __init__(self, chats: Sequence[Chat], told: Sequence[Mapping[str, Any]], search: str | None = None) -> None:
-        self._chats = tuple(chats)
-        self._told = tuple(told)
-        self._search = search
-
-    @classmethod
-    def of(cls, session: Loom, agent: Agent, search: str | None, limit: int) -> Threads:
-        """Those of an agent's actor with this agent."""
-        rows = session.runtime.database.read(
-            "with mine as (select thread_id, title, messages as n, seq from threads where actor_ref = $actor and not is_deleted "
-            "and not is_transient and agent_name = $agent), "
-            "said as (select * from messages where not is_deleted and thread_id in (select thread_id from mine)), "
-            "begun as (select thread_id, arg_min(content, index) filter (where role = 'user') as first from said group by all) "
-            "select thread_id, title, n, coalesce(first, '') from mine left join begun using (thread_id) "
-            "where $text is null or contains(lower(title), lower($text)) or exists (select 1 from said "
-            "where said.thread_id = mine.thread_id and contains(lower(said.content), lower($text))) "
-            "order by seq desc limit $limit",
-            {"actor": agent.actor.id, "agent": agent.name, "text": search, "limit": max(limit, 0)},
-        )
-        waiting = {
-            record.args.get("thread")
-            for record in session.runtime.live()
-            if isinstance(record.args, Mapping) and record.view.asks
-        }
-        told = [
-            {"threadId": id_, "title": _named(title, first), "messages": count, "waiting": id_ in waiting}
-            for id_, title, count, first in rows
-        ]
-        return cls([Chat(agent, session, str(one["threadId"])) for one in told], told, search)
-
-    @property
-    def entries(self) -> list[dict[str, Any]]:
-        """What a list shows of each: `{"threadId", "title", "messages", "waiting"}`. `messages` counts what was said and the
-        answers; `waiting` is whether it waits for a person."""
-        return [dict(one) for one in self._told]
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._chats[index]
-
-    def __len__(self) -> int:
-        return len(self._chats)
-
-    @property
-    def _none(self) -> str:
-        return f"No conversation fits “{self._search}”." if self._search else "No conversations yet."
-
-    def __repr__(self) -> str:
-        return "\n".join(f"{n}. {one['title']} ({_about(one)})" for n, one in enumerate(self._told)) or self._none
-
-    def _repr_html_(self) -> str:
-        items = "".join(f"<li>{escape(one['title'])} <small>({_about(one)})</small></li>" for one in self._told)
-        return f'<ol start="0">{items}</ol>' if items else f"<p>{escape(self._none)}</p>"
-
-
-def _named(title: str, first: str) -> str:
-    """A conversation's title; of one that has none yet, what was first said in it."""
-    words = " ".join(first.split())
-    return title if title not in ("", _UNNAMED) or not words else words if len(words) <= _NAME else f"{words[: _NAME - 1]}…"
-
-
-def _is_named_after(title: str, text: str) -> bool:
-    """Whether nobody gave a title but its first turn, which takes what was said, or the beginning of it."""
-    words = " ".join(text.split())
-    return title == words or (title.endswith("...") and words.startswith(title.removesuffix("...")))
-
-
-def _about(one: Mapping[str, Any]) -> str:
-    count = one["messages"]
-    return ("1 message" if count == 1 else f"{count:,} messages") + (", waits for you" if one["waiting"] else "")
