@@ -532,7 +532,10 @@ class LiveCall:
         """Commit rows without waiting. When that fails the execution is over."""
         if rows:
             self.engine.database.put(
-                rows, lambda error, _: self.host.post(self.fail, error) if error is not None else None, chain=self._chain
+                rows,
+                lambda error, _: self.host.post(self.fail, error) if error is not None else None,
+                chain=self._chain,
+                behind=True,
             )
 
     def _recorded(self, sub: SubStep) -> dict[str, Any]:

@@ -94,14 +94,23 @@ class Database:
         """A chain for `put`."""
         return Chain()
 
-    def put(self, rows: Sequence[Row], done: Acknowledge, *, more: bool = False, chain: Chain | None = None) -> None:
+    def put(
+        self,
+        rows: Sequence[Row],
+        done: Acknowledge,
+        *,
+        more: bool = False,
+        chain: Chain | None = None,
+        behind: bool = False,
+    ) -> None:
         """Queue one atomic batch; `done` is called on the writer's thread once it is durable, or failed.
 
         `more` says that the next one follows at once, so that both may share a commit; `chain`, that it builds on those put
-        before it with the same one.
+        before it with the same one; `behind`, that nobody waits for it: it may be some milliseconds on its way, to share a
+        commit with what follows.
         """
         self._check()
-        self._writer.put(Batch(rows, done, more, chain))
+        self._writer.put(Batch(rows, done, more, chain, behind))
 
     def commit(self, rows: Sequence[Row]) -> int:
         """Write one atomic batch and wait; the sequence number of its last row. Not on a loop: it blocks."""

@@ -16,6 +16,7 @@ import contextlib
 import itertools
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,6 +43,7 @@ rows that belong to what it wrote, and a result. It must not end the transaction
 
 _GROUP = 256  # rows of one commit at the most
 _LINGER = 0.0004  # seconds to wait for the next batch, where one is to be expected
+_BEHIND = 0.004  # seconds a group is kept open that nobody waits for
 
 
 class Chain:
@@ -59,6 +61,8 @@ class Batch:
     more: bool = False
     """Whether its sender goes on at once with the next one."""
     chain: Chain | None = None
+    behind: bool = False
+    """Whether nobody waits for it: its sender is ahead already, and more of it are to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +125,15 @@ class Writer:
         crowd = False  # whether the last group held several batches: then more are on their way
         while (first := self._queue.get()) is not None:
             group, rows, last = [first], _size(first), False
+            until = time.monotonic() + _BEHIND if _is_behind(first) else 0.0
             while rows < _GROUP:
                 end = group[-1]
-                batch = self._next(linger=crowd or (isinstance(end, Batch) and end.more))
+                if _is_behind(end):
+                    seconds = until - time.monotonic()
+                else:
+                    until = 0.0  # somebody waits: what is behind it does not keep them any longer
+                    seconds = _LINGER if crowd or (isinstance(end, Batch) and end.more) else 0.0
+                batch = self._next(seconds)
                 if batch is _NONE:
                     break
                 if batch is None:
@@ -137,11 +147,11 @@ class Writer:
             if last:
                 return
 
-    def _next(self, *, linger: bool) -> Batch | Transaction | None:
+    def _next(self, seconds: float) -> Batch | Transaction | None:
         """The next batch, None to stop, or _NONE. A commit costs a millisecond, so where others are about to come it pays to
-        wait a moment for them; a lone run is never kept waiting."""
+        wait a moment for them; nobody who waits for theirs is kept waiting for long."""
         try:
-            return self._queue.get(timeout=_LINGER) if linger else self._queue.get_nowait()
+            return self._queue.get(timeout=seconds) if seconds > 0 else self._queue.get_nowait()
         except queue.Empty:
             return _NONE
 
@@ -219,6 +229,10 @@ class Writer:
             self._connection.execute(
                 self._many, [list(range(seq + 1, seq + n + 1)), [now] * n, list(runs), list(kinds), list(bodies)]
             )
+
+
+def _is_behind(item: Batch | Transaction) -> bool:
+    return isinstance(item, Batch) and item.behind
 
 
 def _size(item: Batch | Transaction) -> int:

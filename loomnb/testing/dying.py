@@ -69,9 +69,10 @@ class _Mortal(Database):
         *,
         more: bool = False,
         chain: Chain | None = None,
+        behind: bool = False,
     ) -> None:
         is_last, done = self._counted(done)
-        super().put(rows, done, more=more and not is_last, chain=chain)
+        super().put(rows, done, more=more and not is_last, chain=chain, behind=behind and not is_last)
 
     def transact(
         self, action: Action[T], done: Callable[[LoomError | None, T | None], None], *, chain: Chain | None = None

@@ -198,11 +198,11 @@ class _Failing(Database):
         self._disk = disk
         super().__init__(path, source)
 
-    def put(self, rows: Any, done: Any, *, more: bool = False, chain: Chain | None = None) -> None:
+    def put(self, rows: Any, done: Any, **options: Any) -> None:
         if self._disk.fails(list(rows)):
             done(commit_error(OSError("the disk said no")), 0)
             return
-        super().put(rows, done, more=more, chain=chain)
+        super().put(rows, done, **options)
 
     def transact(self, action: Action[Any], done: Any, *, chain: Chain | None = None) -> None:
         gate = self._disk.gate

@@ -120,6 +120,22 @@ def test_one_bad_batch_does_not_take_its_group_along(database: Database) -> None
     assert stored(database) == [0, 1, 3]
 
 
+def test_a_batch_that_nobody_waits_for_is_written_though_nothing_follows(database: Database) -> None:
+    written = threading.Event()
+    database.put([row(1)], lambda *_: written.set(), behind=True)
+
+    assert written.wait(10)
+    assert stored(database) == [1]
+
+
+def test_batches_that_nobody_waits_for_keep_their_place_before_one_that_is_awaited(database: Database) -> None:
+    for n in range(1, 5):
+        database.put([row(n)], lambda *_: None, behind=True)
+    database.commit([row(5)])
+
+    assert stored(database) == [1, 2, 3, 4, 5]
+
+
 def test_what_is_queued_when_the_store_closes_is_written(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "s.duckdb"), StillSource())
     release = hold(database)
