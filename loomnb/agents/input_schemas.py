@@ -14,6 +14,7 @@ from typing import Any, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from loomnb.agents.control_flow import is_not_a_failure
+from loomnb.agents.json_schemas import validator_of
 from loomnb.agents.spi import settled
 from loomnb.agents.tool_errors import Issue
 from loomnb.asks import Schema, draft_7
@@ -54,7 +55,7 @@ class InputSchema:
         if schema is None or _own(schema, "parse"):
             return
         if isinstance(schema, Mapping):
-            self._validator = _validator_of(schema, owner)
+            self._validator = validator_of(schema, f"{owner}: its input schema", is_newer=True)
             return
         try:
             self._adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
@@ -218,32 +219,6 @@ def _issues_of(exc: Exception) -> list[Issue]:
 # -- plain JSON Schema --------------------------------------------------------------------------------
 
 
-def _validator_of(schema: Mapping[str, Any], owner: str) -> Any:
-    from jsonschema import Draft7Validator, Draft202012Validator, SchemaError  # noqa: PLC0415  # 60 ms, for such schemas only
-    from jsonschema.validators import validator_for  # noqa: PLC0415
-    from jsonschema_specifications import REGISTRY  # noqa: PLC0415
-
-    try:
-        plain = thaw(freeze(dict(schema)))
-        # Who names no dialect mostly writes what both say. `items` as a list is draft 7's, and refused by the newer one.
-        drafts = [validator_for(plain)] if "$schema" in plain else [Draft202012Validator, Draft7Validator]
-        for draft in drafts:
-            try:
-                draft.check_schema(plain)
-            except SchemaError:
-                if draft is drafts[-1]:
-                    raise
-            else:
-                # With a registry of its own it never fetches what a reference names.
-                return draft(plain, registry=REGISTRY)
-    except (SchemaError, NotJson) as exc:
-        raise DefinitionError(
-            f"{owner}: its input schema is no valid JSON Schema: {_first_line(exc)}",
-            advice="Correct it, or give a pydantic model.",
-        ) from exc
-    raise AssertionError  # the last draft returned or raised
-
-
 def _checked(validator: Any, value: Any, owner: str) -> Any:
     from jsonschema.exceptions import best_match  # noqa: PLC0415  # see above
 
@@ -254,7 +229,7 @@ def _checked(validator: Any, value: Any, owner: str) -> Any:
     try:
         # By place, and not as it comes: which keyword is looked at first is the library's business.
         errors = sorted(validator.iter_errors(plain), key=lambda error: [str(step) for step in error.absolute_path])
-    except Exception as exc:  # a reference into nowhere, or a pattern that is none: only found when it is looked at
+    except Exception as exc:  # a reference into nowhere in a part with an address of its own: found when it is looked at
         raise DefinitionError(
             f"{owner}: its input schema cannot judge: {_first_line(exc)}",
             advice="Correct the schema; references to the net are not followed.",

@@ -1,4 +1,5 @@
-"""A JSON Schema that an author wrote by hand, judged as a whole before anything is asked of a model.
+"""A JSON Schema that an author wrote by hand, of an output or of a tool's input, judged as a whole before anything is asked of a
+model.
 
 The library jsonschema notices a reference into nowhere, or a pattern that is none, only when a value is looked at: after the
 call of the model was paid for.
@@ -13,7 +14,7 @@ from typing import Any
 from loomnb.errors import DefinitionError, NotJson
 from loomnb.jsonvalue import freeze, thaw
 
-__all__ = ["validator_of"]
+__all__ = ["validator_of", "with_patterns_of_python"]
 
 _VALUES = ("const", "default", "enum", "example", "examples")
 """What stands there is no schema, whatever it looks like."""
@@ -21,18 +22,20 @@ _NAMED = ("$defs", "definitions", "dependentSchemas", "dependencies", "patternPr
 """Schemas by names of the author's, which are no keywords."""
 
 
-def validator_of(schema: Mapping[str, Any], owner: str = "This JSON Schema") -> Any:
+def validator_of(schema: Mapping[str, Any], owner: str = "This JSON Schema", *, is_newer: bool = False) -> Any:
     """What judges values by a schema; nothing is ever fetched.
 
     Args:
         schema: as the author wrote it. Without `$schema` it is of draft 7.
         owner: whose it is, for messages.
+        is_newer: whether one without `$schema` is of draft 2020-12 where it can be: who names no dialect mostly writes what both
+            say, but `items` as a list is draft 7's, and refused by the newer one.
 
     Raises:
         DefinitionError: it is none; the message says where.
     """
     try:
-        from jsonschema import Draft7Validator  # noqa: PLC0415  # only for those who write JSON Schema by hand
+        from jsonschema import Draft7Validator, Draft202012Validator  # noqa: PLC0415  # 60 ms, for such schemas only
         from jsonschema.exceptions import SchemaError  # noqa: PLC0415
         from jsonschema.validators import validator_for  # noqa: PLC0415
         from jsonschema_specifications import REGISTRY  # noqa: PLC0415
@@ -48,6 +51,8 @@ def validator_of(schema: Mapping[str, Any], owner: str = "This JSON Schema") -> 
     except NotJson as error:
         raise DefinitionError(f"{owner} is broken: {error.message}", advice=advice, cause=error) from error
     kind = validator_for(plain, default=Draft7Validator)
+    if is_newer and "$schema" not in plain and Draft202012Validator(Draft202012Validator.META_SCHEMA).is_valid(plain):
+        kind = Draft202012Validator
     try:
         kind.check_schema(plain)
     except SchemaError as error:
@@ -56,6 +61,28 @@ def validator_of(schema: Mapping[str, Any], owner: str = "This JSON Schema") -> 
     _check_parts(plain, kind, owner)
     # With a registry of its own it never fetches what a reference names.
     return kind(plain, registry=REGISTRY)
+
+
+def with_patterns_of_python(schema: Any) -> Any:
+    """A copy without the patterns that are none of Python's: a server's are JavaScript's, and it judges by them itself.
+
+    Raises:
+        NotJson: it is no JSON, or nested too deep.
+    """
+    return _without_foreign(thaw(freeze(schema)))
+
+
+def _without_foreign(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_without_foreign(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    out = {name: one if name in _VALUES else _without_foreign(one) for name, one in node.items()}
+    if isinstance(out.get("pattern"), str) and _problem_of(out["pattern"]):
+        del out["pattern"]
+    if isinstance(out.get("patternProperties"), dict):
+        out["patternProperties"] = {name: one for name, one in out["patternProperties"].items() if not _problem_of(name)}
+    return out
 
 
 def _check_parts(plain: Mapping[str, Any], kind: Any, owner: str) -> None:

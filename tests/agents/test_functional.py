@@ -236,7 +236,7 @@ def test_a_mapping_is_an_object_too_and_a_tool_is_a_read_unless_it_says_so() -> 
         ({"name": "x"}, "does nothing"),
         ({"name": "x", "execute": add, "schema": {}}, "'schema'"),
         ({"name": "x y", "execute": add}, "x y"),
-        ({"name": "x", "execute": add, "input": {"type": 3}}, "JSON Schema"),
+        ({"name": "x", "execute": add, "input": {"type": 3}}, "input schema is broken"),
     ],
     ids=["execute", "unknown", "name", "input"],
 )

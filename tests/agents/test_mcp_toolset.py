@@ -105,6 +105,22 @@ def test_the_registry_takes_them_and_judges_their_input(tools: McpTools) -> None
     assert [tool.name for tool in offered] == [tool.spec.name for tool in tools]
 
 
+def test_a_pattern_of_javascript_is_left_to_the_server() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"day": {"type": "string", "pattern": "(?<year>[0-9]{4})"}, "pattern": {"type": "integer"}},
+        "patternProperties": {"(?<x>y)": {"type": "string"}},
+    }
+
+    async def listing(ctx: Any, params: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="dated", input_schema=schema)])
+
+    with serving(Server("dates", on_list_tools=listing).streamable_http_app()) as (url, _):
+        (tool,) = asyncio.run(mcp_tools(f"{url}/mcp", **OPEN))
+
+    assert tool.spec.input_schema["properties"] == {"day": {"type": "string"}, "pattern": {"type": "integer"}}
+
+
 def test_a_tool_with_a_schema_that_is_none_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     async def listing(ctx: Any, params: Any) -> ListToolsResult:
         broken = {"type": "object", "properties": {"a": {"type": "nonsense"}}}

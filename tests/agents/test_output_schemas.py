@@ -1,4 +1,4 @@
-"""A schema of an output that is broken is refused when the agent is made, with the place: no call of a model is paid for it."""
+"""A broken schema of an output, or of a tool, is refused when it is given, with the place: no call of a model is paid for it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ from tests.helpers import plain_id
 def store(tmp_path: Path) -> Iterator[loom.Loom]:
     with loom.Loom(str(tmp_path / "a.duckdb"), headless=True) as session:
         yield session
+
+
+class _Handler:
+    async def execute(self, value: Any, ctx: Any) -> Any:
+        return value
 
 
 BROKEN: list[tuple[dict[str, Any], str]] = [
@@ -44,6 +49,14 @@ def test_a_broken_schema_is_refused_when_the_agent_is_made(store: loom.Loom, sch
 def test_the_loop_refuses_it_too(schema: dict[str, Any], where: str) -> None:
     with pytest.raises(loom.DefinitionError, match=where):
         deps([], output_schema=schema)
+
+
+@pytest.mark.parametrize(("schema", "where"), BROKEN, ids=plain_id)
+def test_a_tool_with_such_an_input_is_refused_when_it_is_registered(schema: dict[str, Any], where: str) -> None:
+    spec = loom.ToolSpec(name="measure", description="Measures.", input_schema=schema)
+
+    with pytest.raises(loom.DefinitionError, match="'measure'.*" + where):
+        loom.ToolRegistry().register(spec, _Handler())
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_a_tool_can_be_taken_away_once() -> None:
         ({"kind": "wish"}, "wish"),
         ({"kind": "skill"}, "skill"),
         ({"roles": "admin"}, "roles"),
-        ({"input_schema": {"type": "nothing"}}, "JSON Schema"),
+        ({"input_schema": {"type": "nothing"}}, "input schema is broken at"),
         ({"input_schema": threading.Lock()}, "judge"),
     ],
     ids=["name", "kind", "loops-own-kind", "roles", "json-schema", "object"],
@@ -288,10 +288,8 @@ def test_the_message_of_an_invalid_input_names_the_tool_and_each_place(schema: A
 
 
 def test_a_json_schema_that_points_into_the_net_is_never_fetched() -> None:
-    registry = registry_of(named("far", input={"$ref": "http://localhost:1/schema.json"}))
-
     with pytest.raises(DefinitionError, match="not followed"):
-        invoke(registry, "far", {})
+        registry_of(named("far", input={"$ref": "http://localhost:1/schema.json"}))
 
 
 def test_a_json_schema_that_points_into_itself_judges() -> None:

@@ -14,11 +14,12 @@ from pydantic import ValidationError
 
 from loomnb.agents.functional import FunctionalTool
 from loomnb.agents.input_schemas import InputSchema
+from loomnb.agents.json_schemas import with_patterns_of_python
 from loomnb.agents.mcp.client import CommandServer, Server, UrlServer, call_tool, list_tools
 from loomnb.agents.mcp.config import DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS, McpConfig, McpTransport
 from loomnb.agents.mcp.tools import said_by
 from loomnb.agents.spi import ToolContext, ToolScope, ToolSpec
-from loomnb.errors import ArgsInvalid, DefinitionError, InvalidRequest, ToolFailed, fields_from_pydantic
+from loomnb.errors import ArgsInvalid, DefinitionError, InvalidRequest, NotJson, ToolFailed, fields_from_pydantic
 
 __all__ = ["McpTool", "McpToolHandler", "McpTools", "mcp_tools"]
 
@@ -155,19 +156,25 @@ class McpTools(Sequence[McpTool]):
                 reached is not one that has no tools.
         """
         found = await list_tools(self.server, timeout_ms=self.timeout_ms)
-        listed = {str(tool["name"]): tool for tool in found if self._sound(tool)}
+        listed = {str(tool["name"]): tool for tool in map(self._sound, found) if tool is not None}
         self._handlers = {name: self._handlers.get(name) or McpToolHandler(self, name, tool) for name, tool in listed.items()}
         self._tools = tuple(McpTool(self._spec(name, tool), self._handlers[name]) for name, tool in listed.items())
         self.listed = listed
         return self
 
-    def _sound(self, tool: Mapping[str, Any]) -> bool:
+    def _sound(self, tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        owner = f"The tool {tool['name']!r}"
         try:
-            InputSchema(tool["inputSchema"], f"The tool {tool['name']!r}")
-        except DefinitionError as exc:  # one that nobody could call must not keep the others from being called
-            _LOG.warning("%s has a tool that is left out. %s", self.server.where, exc.message)
-            return False
-        return True
+            schema = with_patterns_of_python(tool["inputSchema"])
+            InputSchema(schema, owner)
+        except (DefinitionError, NotJson) as exc:  # one that nobody could call must not keep the others from being called
+            _LOG.warning(
+                "%s has a tool that is left out. %s",
+                self.server.where,
+                exc.message if isinstance(exc, DefinitionError) else f"{owner}: its input schema is broken: {exc.message}",
+            )
+            return None
+        return {**tool, "inputSchema": schema}
 
     def name_of(self, remote_name: str) -> str:
         """The name that models are told: the prefix and the server's own, as letters, digits, `_` and `-`, 64 at the most.
