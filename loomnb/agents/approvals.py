@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from types import NoneType
 from typing import Any
 
 from loomnb.agents.elicitation import accept_answers
 from loomnb.agents.input_schemas import InputIssues, InputSchema
 from loomnb.agents.spi import ToolSpec, finished
 from loomnb.asks import Ask, Option, Question
-from loomnb.errors import AnswerInvalid
+from loomnb.errors import AnswerInvalid, NotJson
 from loomnb.jsonvalue import freeze, thaw
 from loomnb.names import humanised
 from loomnb.present import filled
@@ -140,6 +141,12 @@ def accept_ask(ask: Ask, payload: Any, source: str = "code") -> Any:
 
 EXPIRY = "expiry"
 _KEYS = {"approved", "reason", "remember", "input", "decidedBy", "executedByRef", "via"}
+_PARTS: dict[str, tuple[type, str]] = {
+    **dict.fromkeys(("reason", "decidedBy", "executedByRef", "via"), (str, "give a text")),
+    "remember": (bool, "give True or False"),
+    "input": (Mapping, "give the arguments by their names"),
+}
+"""What else a decision may have, and what says that it is something else. Each may be None."""
 _WORDS = {"approve": True, "approved": True, "yes": True, "reject": False, "rejected": False, "no": False, "deny": False}
 
 
@@ -161,11 +168,14 @@ def accept_approval(ask: Ask, payload: Any, source: str = "code") -> dict[str, A
     unknown = sorted(str(key) for key in set(payload) - _KEYS - ({"expired"} if source == EXPIRY else set()))
     if unknown:
         raise AnswerInvalid("This is no decision.", dict.fromkeys(unknown, "there is no such field"), advice=advice)
-    texts = ("reason", "decidedBy", "executedByRef", "via")
-    no_texts = {name: "give a text" for name in texts if not isinstance(payload.get(name) or "", str)}
-    if no_texts:
-        raise AnswerInvalid("This is no decision.", no_texts, advice=advice)
-    decision = {name: thaw(freeze(value)) for name, value in payload.items() if value not in (None, False, "")}
+    misfits = {name: said for name, (kind, said) in _PARTS.items() if not isinstance(payload.get(name), (kind, NoneType))}
+    if misfits:
+        raise AnswerInvalid("This is no decision.", misfits, advice=advice)
+    try:
+        given = {name: dict(value) if isinstance(value, Mapping) else value for name, value in payload.items()}
+        decision = {name: thaw(freeze(value)) for name, value in given.items() if value not in (None, False, "")}
+    except NotJson as exc:
+        raise AnswerInvalid(f"This decision cannot be stored: {exc.message}", advice=exc.advice) from exc
     decision["approved"] = payload["approved"]
     if source != EXPIRY:
         decision.setdefault("via", source)

@@ -21,6 +21,7 @@ from loomnb.agents.results import (
     stopped_result,
 )
 from loomnb.agents.spi import AgentStore, ChatMessage, HistoryContext, HistorySelection, HistorySummary, optional, settled
+from loomnb.agents.turn_results import turn_result
 from loomnb.errors import InvalidRequest
 from loomnb.runtime import ModelProvider, TurnRequest
 
@@ -316,7 +317,7 @@ class SummarizingHistory:
         # Vendors want a person to speak last, and would otherwise let the model go on with the conversation.
         told.append({"role": "user", "content": _SUMMARY_REQUEST})
         request = TurnRequest(system=self.instruction, messages=told, sink=_Nowhere(), model=self.model, tool_choice="none")
-        result = await self.provider.run_turn(request)
+        result = turn_result(await settled(self.provider.run_turn(request)), self.provider)
         return HistorySummary(
             text=result.text.strip(),
             usage=dict(result.usage) or None,

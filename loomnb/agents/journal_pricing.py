@@ -8,6 +8,7 @@ from dataclasses import fields
 from loomnb.agents.journal_batch import collector
 from loomnb.agents.pricing import checked_price, known_price
 from loomnb.agents.spi import ModelPrice, camel
+from loomnb.agents.words import check_texts
 from loomnb.jsonvalue import dumps
 from loomnb.store import Database
 
@@ -28,6 +29,7 @@ class JournalPricing:
 
     def __init__(self, database: Database, public: Sequence[str] = ()) -> None:
         self._database = database
+        check_texts("public", public)
         self._public = tuple(public)
 
     async def upsert_model_price(self, price: ModelPrice) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loomnb.agents.amounts import is_amount
 from loomnb.agents.spi import Actor, AgentTurnInput, LoopHooks, Persona, optional
 from loomnb.agents.structured import output_json_schema
 from loomnb.agents.words import check_text, check_texts
@@ -128,4 +129,4 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value) and value >= 0
+    return is_amount(value) or (isinstance(value, float) and value == math.inf)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from loomnb.agents.amounts import is_count
 from loomnb.agents.skills import Scopes, scopes_of
 from loomnb.agents.spi import Actor, MaybeAwaitable, optional, settled
 from loomnb.agents.tool_errors import ToolInputInvalidError
@@ -130,7 +131,7 @@ class Memories:
         """
         for name in ("max_memories", "max_fact_chars"):
             value = getattr(self, name)
-            if isinstance(value, bool) or value < 1:
+            if not is_count(value):
                 raise DefinitionError(f"{name}={value!r} is no number of at least 1.")
 
     @property

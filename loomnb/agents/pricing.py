@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from loomnb.agents.amounts import is_amount
 from loomnb.agents.spi import AgentPricingStore, ModelPrice, settled
 from loomnb.agents.words import check_text
 from loomnb.errors import InvalidRequest
@@ -26,6 +26,8 @@ class InMemoryPricingStore:
 
     def __init__(self, prices: Iterable[ModelPrice] = ()) -> None:
         self._prices: dict[str, ModelPrice] = {}
+        if not isinstance(prices, Iterable):
+            raise InvalidRequest(f"Prices are a list of loom.ModelPrice, not {prices!r:.60}.")
         for price in prices:
             self._prices[checked_price(price).model_id] = price
 
@@ -65,9 +67,9 @@ def checked_price(price: ModelPrice) -> ModelPrice:
     for name, value in told.items():
         if value is None and name.startswith("cache"):
             continue
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+        if not is_amount(value):
             raise InvalidRequest(
-                f"{name} of model {price.model_id!r} is {value!r}.", advice="Give the USD for a million tokens, from 0 up."
+                f"{name} of model {price.model_id!r} is {value!r:.60}.", advice="Give the USD for a million tokens, from 0 up."
             )
     return price
 

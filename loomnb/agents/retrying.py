@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from loomnb.agents.amounts import is_amount, is_count
 from loomnb.agents.control_flow import is_not_a_failure
 from loomnb.agents.spi import MaybeAwaitable, settled
 from loomnb.errors import DefinitionError
@@ -74,10 +74,10 @@ class TransientRetry:
     classifier: Callable[[BaseException], bool] = is_transient_error
 
     def __post_init__(self) -> None:
-        if type(self.attempts) is not int or self.attempts < 1:
+        if not is_count(self.attempts):
             raise DefinitionError(f"attempts of a retry is {self.attempts!r}: it is a whole number from 1 on.")
-        if type(self.backoff_ms) not in (int, float) or not math.isfinite(self.backoff_ms) or self.backoff_ms < 0:
-            raise DefinitionError(f"backoff_ms of a retry is {self.backoff_ms!r}: it is a number of milliseconds from 0 on.")
+        if not is_amount(self.backoff_ms):
+            raise DefinitionError(f"backoff_ms of a retry is {self.backoff_ms!r:.60}: it is a number of milliseconds from 0 on.")
         if not callable(self.classifier):
             raise DefinitionError("The classifier of a retry is no function.")
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from loomnb.agents.spi import Actor, RolesPolicy, ToolSpec, settled
+from loomnb.agents.words import check_texts
 from loomnb.errors import DefinitionError
 
 __all__ = ["ClosedRolesPolicy", "DefaultRolesPolicy", "close_empty_roles"]
@@ -31,7 +32,8 @@ class DefaultRolesPolicy:
             raise DefinitionError(f"empty_roles={empty_roles!r} is not known.", advice="One of: allow, deny.")
         if isinstance(default_roles, str):
             raise DefinitionError(f"default_roles is a list of roles, not the text {default_roles!r}.", advice='Write ["admin"].')
-        self._default = tuple(default_roles)
+        check_texts("default_roles", default_roles, advice='Write ["admin"].')
+        self._default = tuple(default_roles or ())
         self._opens_empty = empty_roles == "allow"
 
     def can(self, actor: Actor, tool: ToolSpec) -> bool:

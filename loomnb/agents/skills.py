@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from loomnb.agents.amounts import is_count
 from loomnb.agents.spi import Actor, MaybeAwaitable, settled
 from loomnb.agents.tool_errors import ToolInputInvalidError
 from loomnb.errors import DefinitionError, NotFound, WorldFailed
@@ -197,7 +198,7 @@ class Skills:
         Raises:
             DefinitionError: `max_skills` is no number from 1 up.
         """
-        if isinstance(self.max_skills, bool) or self.max_skills < 1:
+        if not is_count(self.max_skills):
             raise DefinitionError(f"max_skills={self.max_skills!r} is no number of skills.", advice="Give at least 1.")
 
     async def catalog(self, actor: Actor) -> dict[str, Any]:

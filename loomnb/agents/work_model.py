@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from loomnb.agents.diagnostics import span
-from loomnb.agents.failures import ModelOutputMissing
 from loomnb.agents.frames import DiscardWriter, frame
 from loomnb.agents.gating import frames_to_release, gate_mode, gate_writer, judge, run_input_chain, run_output_chain
-from loomnb.agents.spi import ChatMessage, Prompt, PromptContext, UsageRow, optional, settled
+from loomnb.agents.spi import ChatMessage, MaybeAwaitable, Prompt, PromptContext, UsageRow, optional, settled
 from loomnb.agents.structured import (
     DEFAULT_STRUCTURED_OUTPUT_INSTRUCTION,
     output_json_schema,
@@ -20,6 +18,7 @@ from loomnb.agents.structured import (
     validate_structured,
 )
 from loomnb.agents.tracing import chat_span
+from loomnb.agents.turn_results import counted, turn_result
 from loomnb.agents.work_base import Announcing, for_model, shown_kind
 from loomnb.agents.work_tools import ToolWork
 from loomnb.jsonvalue import dumps, thaw
@@ -41,9 +40,6 @@ Told = tuple[Sequence[Any], str, int, Spent]
 
 _PAID = ("LLM_STREAM_CUT", "LLM_RESPONSE_INVALID")
 """Codes of failures in which a model did say something."""
-
-_MOST_TOKENS = 2**53
-"""More than any call can use, and the most that JSON carries whole."""
 
 
 class ModelWork(ToolWork):
@@ -127,37 +123,31 @@ class ModelWork(ToolWork):
             settings=self.deps.model_settings,
         )
         async with span("llm.turn", {"runId": self.run_id, "step": step}, self.deps.source.monotonic):
-            asked = settled(dispatch(step, request)) if dispatch is not None else self.deps.model.run_turn(request)
+            asked = dispatch(step, request) if dispatch is not None else self.deps.model.run_turn(request)
             result = await self._traced_call(asked, "chat", step)
         said = self._said(result, watching)
         said["toolCalls"] = self.stamped(result.tool_calls, offered, watching)
         await self._complete(said, watching)
         return said | gate.record()
 
-    async def _traced_call(self, asked: Awaitable[TurnResult], purpose: str, step: int) -> TurnResult:
+    async def _traced_call(self, asked: MaybeAwaitable[TurnResult], purpose: str, step: int) -> TurnResult:
         """What a call of the model gives, with a span of its own."""
         model = self.given.model or self.deps.model_id
         span_of = chat_span(model=model, thread_id=self.given.thread_id, step=step, purpose=purpose, parent=self.traced())
         with span_of as told, told.current():
             try:
-                result = await asked
+                result = turn_result(await settled(asked), self.deps.model)
             except (Exception, asyncio.CancelledError) as exc:
                 await self._book_lost(exc, purpose)
                 raise
-            if not isinstance(result, TurnResult) or not isinstance(result.text, str):
-                given = type(result).__name__ if not isinstance(result, TurnResult) else f"text={result.text!r:.40}"
-                raise ModelOutputMissing(
-                    f"No output generated: run_turn of {type(self.deps.model).__name__} gave {given}.",
-                    advice="It has to return a loom.TurnResult, whose text is a text.",
-                )
-            told.set_result(replace(result, usage=_counted(result.usage)))
+            told.set_result(result)
             return result
 
     async def _book_lost(self, exc: BaseException, purpose: Any) -> None:
         """A call of the model was stopped, cut off, or gave nothing readable, and it may have been paid for: what it used is
         booked as far as it is known. Outside of the checkpoint, which failed; so only where the store can do that."""
         book = optional(self.deps.store, "record_lost_usage")
-        usage = _counted(getattr(exc, "usage", None))
+        usage = counted(getattr(exc, "usage", None))
         if book is not None and (usage or isinstance(exc, asyncio.CancelledError) or getattr(exc, "code", "") in _PAID):
             await settled(book(self.usage_row({"usage": usage, "modelId": None}, purpose)))
 
@@ -180,7 +170,7 @@ class ModelWork(ToolWork):
         ms = result.reasoning_ms if result.reasoning_ms is not None else (watching.reasoning_ms if watching else None)
         ui = result.ui if result.ui is not None else (watching.ui if watching else None)
         more = {
-            "usage": _counted(result.usage) or None,
+            "usage": dict(result.usage) or None,
             "modelId": result.model_id or self.given.model or self.deps.model_id,
             "costUsd": result.cost_usd,
             "reasoning": reasoning or None,
@@ -330,14 +320,3 @@ class ModelWork(ToolWork):
         async with span("follow-ups", {"runId": self.run_id, "step": step, "count": count}, self.deps.source.monotonic):
             result = await self._traced_call(self.deps.model.run_turn(request), "follow_ups", step)
         return {**self._said(result), "suggestions": parse_follow_ups(result.text, count)}
-
-
-def _counted(usage: object) -> dict[str, int]:
-    """Tokens as they can be counted: what is unknown, or no number that could be one, is left out and never 0."""
-    if not isinstance(usage, Mapping):
-        return {}
-    return {
-        str(name): count
-        for name, count in usage.items()
-        if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _MOST_TOKENS
-    }

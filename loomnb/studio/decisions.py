@@ -6,13 +6,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from loomnb.asks import Ask
-from loomnb.errors import Conflict, NotFound
+from loomnb.errors import AnswerRefused, Conflict, NotFound
 from loomnb.runtime import Run
 from loomnb.studio.shown import PendingAsk
 
 __all__ = ["Approvals"]
 
 Rows = Callable[[str, dict[str, Any]], Sequence[tuple[Any, ...]]]
+
+_CALL = """
+select c.status, c.run_id, c.approver is not null and coalesce(c.decided_by, c.decided_via) is null,
+    coalesce(r.status in ('completed', 'failed', 'canceled'), true)
+from tool_calls c left join runs r on r.run_id = c.run_id
+where c.tool_call_id = $id order by c.seq
+"""
+"""Where the calls of an id stand: the row's status, its run, whether nobody decided it, whether the run is over."""
 
 
 class Approvals:
@@ -45,13 +53,12 @@ class Approvals:
 
         Raises:
             NotFound: no call has this id.
-            Conflict: it does not wait (`RUN_NOT_ACTIVE`: its run is over), or calls of several conversations with this id do.
+            Conflict: its run is over (`RUN_NOT_ACTIVE`), or calls of several conversations with this id wait.
             AnswerInvalid: the decision does not fit; the call still waits.
-            AnswerRefused: it was decided a moment ago, or its time is over.
+            AnswerRefused: it waits for nobody, because it was decided already, or its time is over.
         """
-        more: dict[str, Any] = {"remember": True} if remember else {}
-        more |= {"input": dict(input)} if input is not None else {}
-        self._decide(tool_call_id, {"approved": True, "executedByRef": executed_by_ref, "via": decided_via, **more})
+        answer = {"approved": True, "input": input, "executedByRef": executed_by_ref, "remember": remember, "via": decided_via}
+        self._decide(tool_call_id, answer)
 
     def reject(
         self,
@@ -93,18 +100,27 @@ class Approvals:
                 f"{len(found)} calls with the id {tool_call_id!r} wait for a decision.",
                 advice=f"Answer one at its run: loom.run(id).answer(True). They are {runs}.",
             )
-        rows = self._rows(
-            "select status, run_id, approver is not null and coalesce(decided_by, decided_via) is null from tool_calls "
-            "where tool_call_id = $id order by seq",
-            {"id": tool_call_id},
-        )
+        rows = self._rows(_CALL, {"id": tool_call_id}) if _can_be_an_id(tool_call_id) else ()
         if not rows:
-            raise NotFound(f"There is no call {tool_call_id!r}.", advice="loom.pending() lists what waits for an answer.")
-        status, run_id, is_undecided = rows[-1]
-        if is_undecided and status in ("failed", "pending_approval"):
+            raise NotFound(f"There is no call {tool_call_id!r:.80}.", advice="loom.pending() lists what waits for an answer.")
+        status, run_id, is_undecided, is_over = rows[-1]
+        advice = f"See what became of it: loom.run({run_id!r})."
+        if is_over and is_undecided and status in ("failed", "pending_approval"):
             raise Conflict(
                 f"Nobody decided the call {tool_call_id!r}, and its run {run_id} does not go on.",
                 code="RUN_NOT_ACTIVE",
-                advice=f"See what became of it: loom.run({run_id!r}).",
+                advice=advice,
             )
-        raise Conflict(f"The call {tool_call_id!r} waits for no decision: it is {status}.")
+        # The row is the tool's business, and a moment behind the answer: what waits and is not asked any more was decided.
+        stands = "its decision is on its way" if status == "pending_approval" else f"it is {status}"
+        raise AnswerRefused(f"The call {tool_call_id!r} waits for no decision: {stands}.", advice=advice)
+
+
+def _can_be_an_id(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -125,16 +126,68 @@ def test_a_budget_in_money_stops_a_run_whose_cost_nobody_knows(store: loom.Loom)
     assert failed.value.code == "BUDGET_EXCEEDED"
 
 
-@pytest.mark.parametrize("given", [None, loom.TurnResult(text=None)], ids=["nothing", "no-text"])  # type: ignore[arg-type]
-def test_a_model_that_gives_no_turn_is_named(store: loom.Loom, given: Any) -> None:
-    class Silent:
-        async def run_turn(self, request: loom.TurnRequest) -> Any:
-            return given
+class Giving:
+    """A model of somebody's own."""
 
-    with pytest.raises(loom.RunFailed, match="Silent") as failed:
-        ended(loom.Agent(Silent(), name="silent", store=store).run("Hello."))
+    def __init__(self, *turns: Any) -> None:
+        self.turns = list(turns)
+
+    async def run_turn(self, request: loom.TurnRequest) -> Any:
+        return self.turns.pop(0)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        "hi",
+        loom.TurnResult(text=None),  # type: ignore[arg-type]
+        loom.TurnResult(tool_calls=None),  # type: ignore[arg-type]
+        loom.TurnResult(tool_calls=["look"]),  # type: ignore[list-item]
+        loom.TurnResult(tool_calls=[loom.ToolRequest(id="a", name="look", input=cast("Any", {1, 2}))]),
+        loom.TurnResult(text="a", finish_reason=4),  # type: ignore[arg-type]
+        loom.TurnResult(text="a", cost_usd="x"),  # type: ignore[arg-type]
+        loom.TurnResult(text="a", ui=["chart"]),  # type: ignore[list-item]
+    ],
+    ids=plain_id,
+)
+def test_a_model_that_gives_no_turn_is_named(store: loom.Loom, given: Any) -> None:
+    with pytest.raises(loom.RunFailed, match="Giving") as failed:
+        ended(loom.Agent(Giving(given), name="silent", store=store).run("Hello."))
 
     assert failed.value.code == "MODEL_NO_OUTPUT"
+
+
+def test_a_model_that_does_not_wait_is_told_how_to_be_written(store: loom.Loom) -> None:
+    class Plain:
+        def run_turn(self, request: loom.TurnRequest) -> str:
+            return "hi"
+
+    with pytest.raises(loom.RunFailed, match="async def run_turn") as failed:
+        ended(loom.Agent(cast("Any", Plain()), name="plain", store=store).run("Hello."))
+
+    assert failed.value.code == "MODEL_NO_OUTPUT"
+
+
+def test_a_number_that_is_none_in_arguments_is_told_to_the_model_by_the_tool(store: loom.Loom) -> None:
+    def look(size: float) -> str:
+        """Looks."""
+        return "seen"
+
+    asks = loom.ToolRequest(id="a", name="look", input={"size": math.nan})
+    agent = loom.Agent(
+        Giving(loom.TurnResult(tool_calls=[asks]), loom.TurnResult(text="Sorry.")), [look], name="odd", store=store
+    )
+
+    assert ended(agent.run("Look.")).text == "Sorry."
+    assert store.sql("select status from tool_calls").fetchall() == [("failed",)]
+
+
+@pytest.mark.parametrize("cost", [-1.0, math.nan, math.inf])
+def test_a_cost_that_cannot_be_is_not_known(store: loom.Loom, cost: float) -> None:
+    agent = loom.Agent(Giving(loom.TurnResult(text="a", cost_usd=cost)), name="paid", store=store)
+
+    assert ended(agent.run("Hello.")).cost is None
 
 
 def test_a_stream_that_was_cut_is_booked_with_unknown_tokens(store: loom.Loom) -> None:

@@ -79,6 +79,53 @@ def test_who_decides_is_a_text(store: loom.Loom, field: str) -> None:
     assert refused.value.fields == {field: "give a text"}
 
 
+@pytest.mark.parametrize("value", ["no", 1, [1], float("nan")])
+def test_only_true_agrees_for_later(store: loom.Loom, value: object) -> None:
+    asked(store)
+    with pytest.raises(loom.AnswerInvalid) as refused:
+        store.approvals().approve("c1", remember=value)  # type: ignore[arg-type]
+
+    assert refused.value.fields == {"remember": "give True or False"}
+
+
+@pytest.mark.parametrize("value", [5, [1], "x"])
+def test_arguments_are_given_by_their_names(store: loom.Loom, value: object) -> None:
+    asked(store)
+    with pytest.raises(loom.AnswerInvalid) as refused:
+        store.approvals().approve("c1", input=value)  # type: ignore[arg-type]
+
+    assert refused.value.fields == {"input": "give the arguments by their names"}
+
+
+def test_arguments_that_are_no_json_are_refused(store: loom.Loom) -> None:
+    asked(store)
+    with pytest.raises(loom.AnswerInvalid, match="nan"):
+        store.approvals().approve("c1", input={"to": float("nan")})
+
+
+@pytest.mark.parametrize("reason", [{}, [], 0, False])
+def test_a_reason_is_a_text(store: loom.Loom, reason: object) -> None:
+    asked(store)
+    with pytest.raises(loom.AnswerInvalid) as refused:
+        store.approvals().reject("c1", reason=reason)  # type: ignore[arg-type]
+
+    assert refused.value.fields == {"reason": "give a text"}
+
+
+@pytest.mark.parametrize("call_id", [5, {}, None, b"c1", "\ud800"])
+def test_what_can_be_no_id_is_that_of_no_call(store: loom.Loom, call_id: object) -> None:
+    asked(store)
+    with pytest.raises(loom.NotFound):
+        store.approvals().approve(call_id)  # type: ignore[arg-type]
+
+
+def test_a_second_decision_is_told_that_there_was_one(store: loom.Loom) -> None:
+    asked(store)
+    store.approvals().approve("c1")
+    with pytest.raises(loom.AnswerRefused, match="waits for no decision"):
+        store.approvals().approve("c1")
+
+
 def test_a_call_that_is_not_known_is_said_to_be(store: loom.Loom) -> None:
     with pytest.raises(loom.NotFound, match="no call 'c9'"):
         store.approvals().approve("c9")
@@ -88,7 +135,7 @@ def test_a_call_that_was_decided_waits_for_nobody(store: loom.Loom) -> None:
     run = asked(store)
     store.approvals().approve("c1")
     asyncio.run(run.settled())
-    with pytest.raises(loom.Conflict, match="waits for no decision: it is executed"):
+    with pytest.raises(loom.AnswerRefused, match="waits for no decision: it is executed"):
         store.approvals().reject("c1")
 
 

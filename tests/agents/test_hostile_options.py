@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import loomnb as loom
-from loomnb.agents import ToolRegistry, agent_tool, create_functional_tool
+from loomnb.agents import Memories, Skills, ToolRegistry, agent_tool, create_functional_tool
 from loomnb.testing import ScriptedModel
 from tests.helpers import plain_id
 
@@ -255,3 +255,30 @@ def test_a_plain_tool_is_still_one(home: loom.Loom) -> None:
         return a
 
     assert [one.name for one in made(home, tools=[add]).tools] == ["add"]
+
+
+HUGE = 10**400
+NO_AMOUNT = ["x", -1, float("nan"), True, HUGE, Thing()]
+PARTS: dict[str, tuple[Callable[[Any], object], list[Any]]] = {
+    "Budget.usd": (lambda value: loom.Budget(usd=value), NO_AMOUNT),
+    "Budget.tokens": (lambda value: loom.Budget(tokens=value), NO_AMOUNT),
+    "TransientRetry.attempts": (lambda value: loom.TransientRetry(attempts=value), ["x", 0, 1.5, True, Thing()]),
+    "TransientRetry.backoff_ms": (lambda value: loom.TransientRetry(backoff_ms=value), [*NO_AMOUNT, float("inf")]),
+    "Memories.max_memories": (lambda value: Memories(provider=loom.InMemoryMemories(), max_memories=value), ["x", 0, 1.5, True]),
+    "Skills.max_skills": (lambda value: Skills(provider=loom.InMemorySkills([]), max_skills=value), ["x", 0, 1.5, True]),
+    "DefaultRolesPolicy": (loom.DefaultRolesPolicy, [5, "admin", Thing(), [5], [HALF]]),
+    "ClosedRolesPolicy": (loom.ClosedRolesPolicy, [5, "admin", Thing(), [5], [HALF]]),
+    "InMemoryPricingStore": (loom.InMemoryPricingStore, [5, Thing(), [5], "x"]),
+    "ApprovalRules": (loom.ApprovalRules, [5, "ask", ["ask"], Thing()]),
+    "ApprovalRules.ttl_ms": (lambda value: loom.ApprovalRules({}, ttl_ms=value), NO_AMOUNT),
+    "DefaultApprovalPolicy.ttl_ms": (lambda value: loom.DefaultApprovalPolicy(ttl_ms=value), NO_AMOUNT),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "value"),
+    [pytest.param(make, one, id=f"{name}-{plain_id(one)[:20]}") for name, (make, values) in PARTS.items() for one in values],
+)
+def test_a_part_of_an_agent_refuses_what_it_cannot_be(make: Callable[[Any], object], value: Any) -> None:
+    with pytest.raises(loom.LoomError):
+        make(value)
