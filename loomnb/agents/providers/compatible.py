@@ -99,6 +99,13 @@ class CompatibleModel(VendorModel):
             )
         raise failure
 
+    def load(self) -> None:
+        """Import what its turns need. Called on a thread, once."""
+        from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415
+
+        client = OpenAICompatibleProvider(_NAME, base_url="http://127.0.0.1", api_key="none").client
+        _ = _model_class(), client.chat.completions  # it imports its parts when they are first looked at
+
     async def opened(self) -> Model:
         """The library's model. Without a name, the first that the service lists."""
         from pydantic_ai.profiles.openai import OpenAIModelProfile  # noqa: PLC0415  # 1.5 s, which only the first turn pays

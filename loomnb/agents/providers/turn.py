@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from loomnb.agents.providers.answers import Frames, result_of, usage_of
 from loomnb.agents.providers.errors import ModelError, ModelResponseInvalid, ModelStreamCut, TurnCanceled
 from loomnb.agents.providers.keys import Scrubber
+from loomnb.agents.providers.loading import loaded
 from loomnb.agents.providers.outputs import Output, output_for
 from loomnb.agents.providers.prompts import parameters_of, prompt_of, settings_of
 from loomnb.agents.providers.retrying import retried
@@ -60,6 +61,7 @@ class Owner(Protocol):
     def model_id(self) -> str: ...
     def secrets(self) -> list[str]: ...
     def adjusted(self, settings: dict[str, Any], request: TurnRequest, output: Output | None) -> dict[str, Any]: ...
+    def load(self) -> None: ...
     async def opened(self) -> Model: ...
 
 
@@ -90,6 +92,7 @@ class Turn:
     async def _attempts(self) -> TurnResult:
         owner = self._owner
         try:
+            await loaded(f"{type(owner).__name__} {owner.vendor}", owner.load)
             self._scrubber = Scrubber([*owner.secrets(), *_headers(owner.settings), *_headers(self._request.settings)])
             return await retried(
                 self._once,
