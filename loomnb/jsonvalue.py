@@ -202,7 +202,11 @@ def _freeze_dict(value: dict[Any, Any], was: Any, path: str, level: int) -> Froz
             raise NotJson(f"{path} has the key {key!r}: JSON keys are text.", advice=f"Fix: use {str(key)!r}.")
         if not key.isascii():
             _check_text(key, path)
-        out[key] = freeze(item, old.get(key), f"{path}.{key}", level + 1)
+        kind = type(item)
+        if item is None or kind is bool or (kind is str and item.isascii()) or kind is FrozenDict or kind is FrozenList:
+            out[key] = item  # most are such: not worth a call, and a path that nobody reads
+        else:
+            out[key] = freeze(item, old.get(key), f"{path}.{key}", level + 1)
     frozen = FrozenDict(out)
     frozen.depth = _depth(out.values())
     _check_depth(frozen.depth, path)  # on the way up too: what was frozen before is not walked again
@@ -252,10 +256,13 @@ def _begins_with(value: list[Any], was: FrozenList) -> bool:
 def thaw(value: Any) -> Any:
     """A plain, writable deep copy of a JSON value."""
     if isinstance(value, dict):
-        return {k: thaw(v) for k, v in value.items()}
+        return {k: v if type(v) in _SCALARS else thaw(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [thaw(v) for v in value]
+        return [v if type(v) in _SCALARS else thaw(v) for v in value]
     return value
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def _path(parent: str, key: str) -> str | None:

@@ -64,11 +64,14 @@ def storable(value: Any) -> Any:
     """What a model or a tool gave, as it can be stored: half a surrogate pair and NUL in its texts become the replacement
     character, a number that is none becomes None; names of a mapping stay distinct. Models say such things; a turn must not fail
     of it."""
+    kind = type(value)
+    if value is None or kind is int or kind is bool:
+        return value
     if isinstance(value, str):
         if value.isascii() and "\0" not in value:
             return value
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         out: dict[Any, Any] = {}
         for name, one in value.items():
             kept = storable(name)

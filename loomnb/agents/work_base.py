@@ -74,9 +74,9 @@ def for_model(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _edited(result: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in result.items() if name != "editedInput"}
     if "editedInput" not in result:
-        return kept
+        return dict(result)
+    kept = {name: value for name, value in result.items() if name != "editedInput"}
     if kept.get("error") is not None:
         return {**kept, "error": f"{_EDITED} Theirs: {dumps(result['editedInput'])}\n{kept['error']}"}
     return {**kept, "output": {"note": _EDITED, "input": result["editedInput"], "output": result.get("output")}}

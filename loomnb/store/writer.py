@@ -43,7 +43,7 @@ rows that belong to what it wrote, and a result. It must not end the transaction
 
 _GROUP = 256  # rows of one commit at the most
 _LINGER = 0.0004  # seconds to wait for the next batch, where one is to be expected
-_BEHIND = 0.004  # seconds a group is kept open that nobody waits for
+_BEHIND = 0.025  # seconds a group is kept open that nobody waits for
 
 
 class Chain:
