@@ -151,6 +151,31 @@ def test_an_answer_comes_as_safe_html_with_its_tools_in_their_own_words(views) -
     assert view.head["title"] == "What is x?"
 
 
+def test_a_conversation_that_has_not_begun_leads_to_those_that_wait(views) -> None:
+    asking = views([Said(tools=[("send", {"to": "ann"})]), "Sent."])
+    asking.send("Write to Ann.")
+    asking.until(lambda: asking.head["asks"])
+    waits = asking.head["thread_id"]
+
+    fresh = views(["Hello."])
+    assert fresh.until(lambda: fresh.head.get("elsewhere")) == [{"threadId": waits, "title": "Write to Ann."}]
+    assert asking.head["elsewhere"] == []
+
+    fresh.reply(fresh.say("switch", thread=waits))
+    fresh.until(lambda: fresh.head["asks"])
+    assert fresh.head["elsewhere"] == []
+
+
+def test_a_call_that_nobody_decided_before_the_stop_is_told_as_stopped(views) -> None:
+    view = views([Said(tools=[("send", {"to": "ann"})]), "Sent."])
+    view.send("Write to Ann.")
+    view.until(lambda: view.head["asks"])
+
+    view.say("stop")
+
+    view.until(lambda: [part["status"] for part in view.parts("tool")] == ["stopped"] and not view.head["status"])
+
+
 def test_a_growing_answer_is_sent_block_by_block_and_its_item_stays(views) -> None:
     gate = threading.Event()
 

@@ -76,7 +76,7 @@ from loomnb.agents.quota import InMemoryQuotaStore, StoreQuotaProvider, exhauste
 from loomnb.agents.registry import PreparedCall, ToolRegistry
 from loomnb.agents.retrying import TransientRetry, invoke_with_transient_retry, is_transient_error
 from loomnb.agents.roles import ClosedRolesPolicy, DefaultRolesPolicy, close_empty_roles
-from loomnb.agents.settling import settle_dead_run
+from loomnb.agents.settling import DEAD_CALL, settle_dead_run
 from loomnb.agents.skills import (
     FolderSkills,
     InMemorySkills,
@@ -162,6 +162,7 @@ from loomnb.agents.words import check_text, check_texts
 
 __all__ = [
     "AGENT_CONFIG",
+    "DEAD_CALL",
     "DEFAULT_STRUCTURED_OUTPUT_INSTRUCTION",
     "Actor",
     "ActorDirectory",

@@ -161,10 +161,20 @@ def _by_pydantic(schema: Any, value: Json) -> Validated:
 def _adapter(schema: Any) -> TypeAdapter[Any]:
     if isinstance(schema, TypeAdapter):
         return schema
+    if isinstance(schema, str):
+        raise DefinitionError(f"The output is given as the text {schema!r:.60}.", advice=f"Give the class itself: {schema:.60}.")
     try:
         return TypeAdapter(schema)
     except Exception as error:  # whatever the author's types raise
-        raise DefinitionError(f"{schema!r} is no schema: {str(error).splitlines()[0]}", cause=error) from error
+        raise DefinitionError(f"{schema!r} is no schema: {_first(error)}", advice=_SHAPES, cause=error) from error
+
+
+_SHAPES = "Give a pydantic model (`class Answer(BaseModel): ...`), a dataclass, a TypedDict, a list of them, or a JSON Schema."
+
+
+def _first(error: Exception) -> str:
+    """The first sentence. What pydantic says after it is for those who write types of their own."""
+    return (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0].rstrip(".") + "."
 
 
 def _by_json_schema(schema: Mapping[str, Any], value: Json) -> Validated:
@@ -198,7 +208,7 @@ def output_json_schema(schema: Any) -> dict[str, Any]:
     try:
         return draft_7(_adapter(schema).json_schema(mode="validation"))
     except PydanticUserError as error:
-        raise DefinitionError(f"{schema!r} cannot be told to a model: {error.message}", cause=error) from error
+        raise DefinitionError(f"{schema!r} cannot be told to a model: {_first(error)}", advice=_SHAPES, cause=error) from error
 
 
 def repair_instruction(base: str, issues: Sequence[Mapping[str, Any]]) -> str:

@@ -36,9 +36,10 @@ from loomnb.studio.process import (
 from loomnb.studio.session import Loom
 from loomnb.studio.shown import Artifact, AskRun, Pending, PendingAsk
 from loomnb.studio.threads import Threads
-from loomnb.studio.transcripts import call_status
+from loomnb.studio.transcripts import UNNAMED, call_status, named
 
 __all__ = [
+    "UNNAMED",
     "Agent",
     "AgentResult",
     "AgentRun",
@@ -68,6 +69,7 @@ __all__ = [
     "flows",
     "governance",
     "graph",
+    "named",
     "open_store",
     "pending",
     "restore",

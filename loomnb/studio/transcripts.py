@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from loomnb.agents import ChatMessage, ToolCallRow
+from loomnb.agents import DEAD_CALL, ChatMessage, ToolCallRow
 from loomnb.documents import DocumentEntity
 from loomnb.jsonvalue import freeze, thaw
 from loomnb.present import filled, narrated
@@ -33,6 +33,8 @@ def call_status(result: Mapping[str, Any] | None, row: ToolCallRow | None, *, is
             return "expired"
         return "denied" if result.get("denied") else "failed" if result.get("error") is not None else "done"
     by_row = {"executed": "done", "rejected": "denied", "expired": "expired", "failed": "failed"}
+    if row is not None and row.status == "failed" and row.error == DEAD_CALL:
+        return "stopped"  # nothing went wrong: nobody decided before the turn was stopped
     if row is not None and row.status in by_row:
         return by_row[row.status]
     if not is_moving:

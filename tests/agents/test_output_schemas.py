@@ -79,3 +79,15 @@ def test_a_sound_schema_is_taken(store: loom.Loom, schema: dict[str, Any]) -> No
         return (await agent.run("Hello.")).object
 
     assert asyncio.run(main()) == {}
+
+
+class Plain:
+    """No model."""
+
+
+@pytest.mark.parametrize(("schema", "said"), [(Plain, "Give a pydantic model"), ("Plain", "Give the class itself: Plain")])
+def test_what_is_no_shape_of_an_output_leads_to_those_that_are(store: loom.Loom, schema: Any, said: str) -> None:
+    with pytest.raises(loom.DefinitionError, match=said) as refused:
+        loom.Agent(ScriptedModel([]), name="shapeless", output=schema, store=store)
+
+    assert "pydantic_core" not in str(refused.value)

@@ -270,6 +270,23 @@ def test_after_a_restart_the_conversation_comes_back_with_its_open_approval(note
     assert (folder(nb) / "sent.txt").read_text() == "bob@example.org: Again\n"
 
 
+def test_after_a_restart_the_cell_that_begins_a_conversation_leads_to_the_one_that_waits(notebook, tmp_path: Path) -> None:
+    nb = notebook([CHAT])
+    nb.run_cell(0)
+    say(panel(nb), "Mail it to Bob")
+    asked(panel(nb))
+
+    nb.restart()
+    nb.run_cell(0)
+
+    way = panel(nb).get_by_role("button", name="Go to Mail it to Bob")
+    expect(way).to_be_visible(timeout=15_000)
+    panel(nb).screenshot(path=tmp_path / "elsewhere.png")
+    way.press("Enter")
+    expect(asked(panel(nb))).to_contain_text("Send this mail?")
+    expect(way).to_be_hidden()
+
+
 def test_when_the_store_is_closed_panels_keep_what_they_show_and_say_what_to_run(notebook, tmp_path: Path) -> None:
     asking = "sure = loom.confirm('Sure?', key='sure')\nsure"
     nb = notebook([CHAT, asking, "loom.close()", "loom.open('store.duckdb'); agent.chat(chat.thread_id)"])

@@ -17,7 +17,7 @@ from typing import Any
 from loomnb.agents import ChatMessage, MessageState, ToolCallRow, decode_stream_event, reduce_frames, streams_of
 from loomnb.errors import LoomError, Refused, StoreClosed
 from loomnb.runtime import FINISHED, RunRecord, Status
-from loomnb.studio import AgentRun, Chat
+from loomnb.studio import UNNAMED, AgentRun, Chat, named
 from loomnb_widgets.answers import answer_from_form
 from loomnb_widgets.chat_items import Transcript, Turn, used_text
 from loomnb_widgets.feed import Feed
@@ -68,6 +68,7 @@ class ChatFeed:
         self._sent_stamp = 0
         self._known: tuple[Sequence[ChatMessage], Mapping[str, ToolCallRow], Turn] = ((), {}, Turn())
         self._usage: tuple[int, str] = (-1, "")
+        self._asking: tuple[frozenset[str], list[dict[str, str]]] = (frozenset(), [])
         self._head_rev = 1
         self._closed = False
         self._opened = False  # who says may be half made until then, and a turn that is under way moves at once
@@ -378,18 +379,19 @@ class ChatFeed:
 
     def _head(self, turn: AgentRun | None) -> dict[str, Any]:
         chat = self.chat
-        title = chat.title
         messages = chat.messages
+        title = named(chat.title, next((m.content for m in messages if m.role == "user"), ""))
         run = head_view(turn.record) if turn is not None and turn.status not in (Status.COMPLETED, Status.CANCELED) else None
         last = messages[-1] if messages else None
         is_unanswered = run is None and last is not None and last.role == "user" and chat.has_agent
         models = list(chat.agent.models) if chat.has_agent else []
         head: dict[str, Any] = {
             "kind": "chat",
-            "title": title if title != "New chat" else chat.agent_title,
+            "title": title if title != UNNAMED else chat.agent_title,
             "agent": chat.agent_title,
             "thread_id": chat.thread_id,
             "count": len(messages),
+            "elsewhere": self._elsewhere() if not messages and turn is None and chat.has_agent else [],
             "earlier": self._items.earlier,
             "status": run["status"] if run else "",
             "status_text": _status_text(run),
@@ -414,6 +416,20 @@ class ChatFeed:
             names = [one["name"] for one in queued["files"]]
             head["queued"] = {"text": queued["text"], "files": names, "error": queued.get("error", ""), "is_due": run is None}
         return head
+
+    def _elsewhere(self) -> list[dict[str, str]]:
+        """The agent's other conversations that wait for somebody, for a panel in which nothing was said: after a restart, the
+        cell that made the last one begins a new one."""
+        asking = frozenset(
+            str(record.args.get("thread"))
+            for record in self._runtime.live()
+            if record.view.asks and isinstance(record.args, Mapping) and record.args.get("thread") != self.chat.thread_id
+        )
+        if asking != self._asking[0]:
+            told = self.chat.agent.threads(limit=100).entries if asking else []
+            kept = [{"threadId": str(one["threadId"]), "title": str(one["title"])} for one in told if one["threadId"] in asking]
+            self._asking = asking, kept
+        return self._asking[1]
 
     def _used(self, messages: Any) -> str:
         count = sum(m.role == "assistant" for m in messages)

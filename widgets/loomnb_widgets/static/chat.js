@@ -7,7 +7,7 @@ import { composerPiece } from "./composer.js";
 import { askPiece } from "./forms.js";
 import { copying, transcriptPiece } from "./messages.js";
 import { errorPiece, heartbeat, initialize, isKernelBusy, render } from "./panel.js";
-import { threadsPiece } from "./threads.js";
+import { elsewherePiece, threadsPiece } from "./threads.js";
 
 const CHAT_HELLO_MS = 3000;
 const SAVE_MS = 1500; // who saves waits no longer than this for the kernel
@@ -61,6 +61,7 @@ function renderChat({ model, el, signal }) {
   const header = h("header", { class: "loom-header" }, title, chip, h("span", { class: "loom-chat-tools" }, list, fresh), line);
   const warn = h("p", { class: "loom-warn", role: "status", hidden: true });
   const notice = h("p", { class: "loom-notice", hidden: true });
+  const elsewhere = elsewherePiece(act);
   const threads = threadsPiece(act, ctx.isLive);
   const copies = copying(act);
   const transcript = transcriptPiece(doing, (runId, into) => render({ model: childModel(model, runId), el: into, isNested: true }), copies.copy, told);
@@ -75,7 +76,7 @@ function renderChat({ model, el, signal }) {
   const used = h("p", { class: "loom-used loom-chat-used" });
   const voice = h("div", { class: "loom-hidden", role: "status", "aria-live": "polite" });
   const root = h("section", { class: "loom-panel loom-chat", "data-live": "connecting", tabindex: -1 },
-    header, warn, notice, threads.node, transcript.node, work, asksNode, trouble, refused, chips, composer.node, used, voice);
+    header, warn, notice, elsewhere.node, threads.node, transcript.node, work, asksNode, trouble, refused, chips, composer.node, used, voice);
 
   // The messages are as high as the rest leaves room for in the window; the sheet says when that counts.
   const fitting = typeof ResizeObserver === "function"
@@ -125,7 +126,7 @@ function renderChat({ model, el, signal }) {
   }
   function drawControls() {
     const isOff = !ctx.isLive();
-    for (const button of [again, list, fresh, ...chips.children]) setDisabled(button, isOff);
+    for (const button of [again, list, fresh, ...chips.children, ...elsewhere.node.querySelectorAll("button")]) setDisabled(button, isOff);
     list.hidden = fresh.hidden = !head.can_say;
     again.hidden = !head.can_retry;
     setText(again, head.retry_text || "Try again");
@@ -148,7 +149,8 @@ function renderChat({ model, el, signal }) {
     if (!waiting) waitNumber = 0;
     const draw = () => {
       const left = Math.max(0, Math.ceil((waitUntil - Date.now()) / 1000));
-      setText(work, waiting ? `The model's server asks to wait: ${left} s${waiting.reason ? ` (${waiting.reason})` : ""}` : `${head.agent} is at work`);
+      const why = waiting?.reason === "unavailable" ? "The model's server does not answer as it should. It is asked again in" : "The model's server asks to wait:";
+      setText(work, waiting ? `${why} ${left} s` : `${head.agent} is at work`);
     };
     if (waiting) waitTimer = setInterval(draw, 1000);
     draw();
@@ -164,6 +166,7 @@ function renderChat({ model, el, signal }) {
     setAttr(title, "title", head.thread_id);
     drawChip();
     showText(notice, head.notice);
+    elsewhere.update(head.elsewhere ?? []);
     const first = syncAsks(head.asks ?? []);
     error.update(head.error ?? null);
     transcript.head(head);

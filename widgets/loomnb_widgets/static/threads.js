@@ -90,3 +90,28 @@ export function threadsPiece(act, isLive) {
   };
   return self;
 }
+
+const NAMED = 3;
+
+/** In a conversation that has not begun: that others wait for somebody, and the way to them. */
+export function elsewherePiece(act) {
+  const node = h("p", { class: "loom-notice loom-elsewhere", role: "status", hidden: true });
+  let drawn = "[]";
+
+  return {
+    node,
+    update(those) {
+      if (JSON.stringify(those) === drawn) return;
+      drawn = JSON.stringify(those);
+      const links = those.slice(0, NAMED).map(({ threadId, title }) => {
+        const button = quiet(h("button", { type: "button", class: "loom-quiet", "aria-label": `Go to ${title}` }, title));
+        button.addEventListener("click", () => act("switch", { thread: threadId }));
+        return button;
+      });
+      const more = those.length > NAMED ? [h("span", {}, `and ${those.length - NAMED} more under Conversations`)] : [];
+      const said = those.length === 1 ? "Another conversation waits for you:" : "Other conversations wait for you:";
+      node.replaceChildren(h("span", {}, said), ...links, ...more);
+      node.hidden = !those.length;
+    },
+  };
+}
