@@ -9,9 +9,9 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from loomnb.agents.input_schemas import InputSchema
 from loomnb.agents.intercepting import run_context_of
 from loomnb.agents.spi import MaybeAwaitable, ToolContext, ToolHandler, ToolKind, ToolSpec
+from loomnb.agents.tool_checks import checked_tool
 from loomnb.errors import DefinitionError
 from loomnb.tools import (
     BaseTool,
@@ -120,11 +120,7 @@ define_tool = create_functional_tool
 
 
 def _checked(spec: ToolSpec, handler: Any) -> FunctionalTool:
-    where = f"The tool {spec.name!r}"
-    check_name(spec.name, where)
-    if not callable(getattr(handler, "execute", None)):
-        raise DefinitionError(f"{where} does nothing.", advice="Give it `execute(input, ctx)`.")
-    InputSchema(spec.input_schema, where)
+    checked_tool(spec, handler)
     return FunctionalTool(spec, handler)
 
 
@@ -296,8 +292,8 @@ def _of_function(
 
     execute = run if inspect.iscoroutinefunction(function) else work
     parts: dict[str, Any] = {"description": documented(function)[0], **said, "name": name, "input_schema": schema}
-    spec = ToolSpec(**parts)
-    return AgentFunction(function, spec, _Hooks({**hooks, "execute": execute}))
+    made = _checked(ToolSpec(**parts), _Hooks({**hooks, "execute": execute}))
+    return AgentFunction(function, made.spec, made.handler)
 
 
 def _context_parameters(function: Any, namespace: Mapping[str, Any]) -> list[str]:

@@ -337,3 +337,10 @@ def test_what_is_a_tool_already_takes_no_options_twice() -> None:
     assert isinstance(made, FunctionalTool)
     with pytest.raises(DefinitionError, match="already"):
         agent_tool(made, kind="action")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("option", [{"kind": "acton"}, {"roles": "admin"}, {"terminal": "yes"}, {"presentation": "Adds"}])
+def test_an_option_that_is_none_is_refused_where_the_tool_is_made(option: dict[str, Any]) -> None:
+    (name,) = option
+    with pytest.raises(DefinitionError, match=name):
+        agent_tool(**option)(add)
