@@ -158,7 +158,7 @@ from loomnb.agents.tool_errors import (
     ToolTimeoutError,
 )
 from loomnb.agents.tool_quota import LlmCost, QuotaState, ToolQuotas, use_tool_quotas
-from loomnb.agents.words import check_text, check_texts
+from loomnb.agents.words import check_text, check_texts, storable
 
 __all__ = [
     "AGENT_CONFIG",
@@ -348,6 +348,7 @@ __all__ = [
     "settle_dead_run",
     "settled",
     "skills_of",
+    "storable",
     "stream_failure",
     "streams_of",
     "subscribe_diagnostics",

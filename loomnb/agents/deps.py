@@ -23,6 +23,7 @@ from loomnb.agents.spi import (
     OutputProcessor,
     Persona,
     PromptContext,
+    QuotaProvider,
     QuotaStore,
     Retriever,
     RolesPolicy,
@@ -90,7 +91,8 @@ class LoopDeps:
         intake: the questions the agent begins with (`Intake`, or its JSON).
         ask: whether the model may ask questions by the built-in tool.
         personas: variants of the agent; a turn names one.
-        quota: tokens a day; looked at before anything is stored.
+        quota: tokens a day (a QuotaStore), or windows of days and months in tokens and USD (a QuotaProvider); looked at before
+            anything is stored.
         source: ids and the clock.
     """
 
@@ -128,7 +130,7 @@ class LoopDeps:
     action_approval_mode: Literal["blocking"] = "blocking"
     personas: Sequence[Persona] = ()
     resolve_ui_catalog: Callable[[], Any] | None = None
-    quota: QuotaStore | None = None
+    quota: QuotaStore | QuotaProvider | None = None
     host: Any = None
     repeat_guard: int | None = None
     budget: Budget | None = None
@@ -174,6 +176,12 @@ class LoopDeps:
     def summarizes(self) -> bool:
         """Whether the history policy says what it left out."""
         return callable(getattr(self.history_policy, "summarize", None))
+
+    @property
+    def counts_quota(self) -> bool:
+        """Whether the quota is told what is used. A QuotaProvider looks it up in what is booked."""
+        # By the class: a replay asks the quota itself nothing.
+        return self.quota is not None and not hasattr(type(self.quota), "report")
 
     def cost_of(self, answer: Mapping[str, Any]) -> float | None:
         """What a call cost: as the provider says, else estimated by the prices of this run; None when neither is known."""

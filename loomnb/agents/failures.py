@@ -52,8 +52,12 @@ class QuotaExceededError(Refused):
 
     code = "QUOTA_EXCEEDED"
 
-    def __init__(self, message: str = "The usage limit for this period is reached.", *, advice: str = "") -> None:
+    def __init__(
+        self, message: str = "The usage limit for this period is reached.", *, advice: str = "", period: str | None = None
+    ) -> None:
         super().__init__(message, advice=advice)
+        self.period = period
+        """`day` or `month`, where a QuotaProvider said so."""
 
 
 class BudgetExceededError(QuotaExceededError):

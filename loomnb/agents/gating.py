@@ -131,8 +131,12 @@ async def run_input_chain(processors: Sequence[InputProcessor], prompt: Prompt, 
         except Exception as error:
             if is_not_a_failure(error):
                 raise
-            raise ProcessorFailedError("input", one.name, error) from error
+            raise ProcessorFailedError("input", _name_of(one), error) from error
     return told
+
+
+def _name_of(processor: object) -> str:
+    return str(getattr(processor, "name", None) or type(processor).__name__)
 
 
 async def run_output_chain(
@@ -152,9 +156,9 @@ async def run_output_chain(
         except Exception as error:
             if is_not_a_failure(error):
                 raise
-            raise ProcessorFailedError("output", one.name, error) from error
+            raise ProcessorFailedError("output", _name_of(one), error) from error
         if action == "reject":
-            return GateVerdict(text="", rejection={"processor": one.name, "reason": verdict.reason})
+            return GateVerdict(text="", rejection={"processor": _name_of(one), "reason": verdict.reason})
         if action == "replace":
             text = verdict.text
     return GateVerdict(text=text)

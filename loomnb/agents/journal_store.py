@@ -63,6 +63,11 @@ class JournalAgentStore(JournalReading):
             self.forget(thread_id)
             raise
 
+    @property
+    def database(self) -> Database:
+        """The store file."""
+        return self._database
+
     def now(self, make: Coroutine[Any, Any, T]) -> T:
         """Do something with this store from a cell, whole or not at all, and wait until it is durable.
 

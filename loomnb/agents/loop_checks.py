@@ -20,11 +20,11 @@ _NEEDED = {
     "roles_policy": "can",
     "approval_policy": "requirement_for",
 }
-_OPTIONAL = {
+_OPTIONAL: Mapping[str, str | tuple[str, ...]] = {
     "retriever": "retrieve",
     "pricing_store": "list_current_prices",
     "history_policy": "select",
-    "quota": "check",
+    "quota": ("check", "report"),
 }
 _LISTS = ("prompt_contributors", "input_processors", "output_processors", "personas", "prices")
 _WORDS = ("thread_id", "user_text", "day", "agent_name", "persona", "sink_run_id", "parent_run_id", "model")
@@ -36,12 +36,12 @@ def check_deps(deps: Any) -> None:
     Raises:
         DefinitionError: something lacks the method it is called by, or is of another shape.
     """
-    for what, method in {**_NEEDED, **_OPTIONAL}.items():
+    for what, methods in {**_NEEDED, **_OPTIONAL}.items():
         given = getattr(deps, what)
-        if (given is not None or what in _NEEDED) and not _has(given, method):
-            raise DefinitionError(
-                f"{what} has no method `{method}`: {given!r:.60}.", advice=f"Give {what} an object that has it."
-            )
+        each = (methods,) if isinstance(methods, str) else methods
+        if (given is not None or what in _NEEDED) and not any(_has(given, method) for method in each):
+            lacks = " or ".join(f"`{method}`" for method in each)
+            raise DefinitionError(f"{what} has no method {lacks}: {given!r:.60}.", advice=f"Give {what} an object that has it.")
     if not callable(deps.system_prompt):
         check_text("system_prompt", "" if deps.system_prompt is None else deps.system_prompt)
     for what in ("day", "model_id", "output_instruction"):

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loomnb.agents.amounts import is_count
-from loomnb.agents.skills import Scopes, scopes_of
+from loomnb.agents.skills import Scopes, own_scope, scopes_of
 from loomnb.agents.spi import Actor, MaybeAwaitable, optional, settled
 from loomnb.agents.tool_errors import ToolInputInvalidError
 from loomnb.errors import DefinitionError, InvalidRequest, NotFound, Refused
@@ -115,7 +115,8 @@ class Memories:
         provider: where that is kept.
         max_memories: how many stand in the prompt.
         max_fact_chars: of one fact, looked at when it is written.
-        scopes: whose memories somebody's agent reads: see `scopes_of`. It writes in the first one.
+        scopes: whose memories somebody's agent reads: see `scopes_of`. It writes and forgets in `actor:<id>` only, and nothing
+            where that is not among them.
     """
 
     provider: MemoryProvider
@@ -147,8 +148,11 @@ class Memories:
         one key the most specific counts; `overrides` are the scopes of the others.
         """
         scopes = [*self.scopes(actor)]
-        heads, overrides = _heads(await settled(self.provider.list(scopes)), scopes)
         found = await self._recalled(query, scopes)
+        listed = [*await settled(self.provider.list(scopes))]
+        known = {memory.id for memory in listed}
+        # A list may be cut; what a search finds beside it counts too.
+        heads, overrides = _heads([*listed, *(memory for memory in found if memory.id not in known)], scopes)
         recalled = [head.id for head in found if head.key in heads and heads[head.key].id == head.id]
         order = {memory_id: place for place, memory_id in enumerate(recalled)}
         ranked = sorted(heads.values(), key=lambda m: (not m.pinned, order.get(m.id, len(order)), scopes.index(m.scope)))
@@ -195,7 +199,12 @@ class Memories:
         write = optional(self.provider, "write")
         if write is None:
             raise InvalidRequest("Nothing can be remembered here.")
-        scope = self.scopes(actor)[0]
+        scope = own_scope(actor)
+        if scope not in self.scopes(actor):
+            raise InvalidRequest(
+                f"Nothing can be remembered for {actor.id!r} alone: {scope!r} is not among the scopes.",
+                advice="Let `scopes` give it, as scopes_of does.",
+            )
         await settled(write(Memory(key=key, fact=fact, scope=scope, at=at)))
         return {"key": key, "fact": fact, "scope": scope}
 
@@ -216,7 +225,7 @@ class Memories:
             NotFound: there is none that counts for this person.
             MemoryForbidden: it stands for others too.
         """
-        mine = self.scopes(actor)[0]
+        mine = own_scope(actor)
         found = [one for one in await self.of(actor) if memory in (one.id, one.key)]
         if not found:
             raise NotFound(f"Nothing is remembered as {memory!r}.", advice="agent.memories() lists what is.")

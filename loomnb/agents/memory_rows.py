@@ -223,6 +223,8 @@ class MemoryRows:
             if row.cost_usd is not None:
                 cost += row.cost_usd
                 continue
+            if not {"inputTokens", "outputTokens"} <= row.usage.keys():
+                continue  # its cost is unknown, row by row, and so it is in the sum
             sums = unreported.setdefault(row.model_id, {})
             for name, number in row.usage.items():
                 sums[name] = sums.get(name, 0) + number

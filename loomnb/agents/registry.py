@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from loomnb.agents.control_flow import is_not_a_failure
 from loomnb.agents.input_schemas import InputSchema
 from loomnb.agents.spi import Actor, Preflight, RolesPolicy, ToolContext, ToolHandler, ToolKind, ToolScope, ToolSpec, settled
 from loomnb.agents.tool_checks import checked_tool
@@ -298,5 +299,7 @@ class ToolRegistry:
             return None
         try:
             return await settled(hook(scope))
-        except Exception:  # noqa: BLE001  # a preview is a kindness: without it there is none
-            return None
+        except Exception as error:
+            if is_not_a_failure(error):
+                raise
+            return None  # a preview is a kindness: without it there is none

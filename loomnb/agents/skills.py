@@ -30,6 +30,7 @@ __all__ = [
     "SkillFileInvalid",
     "SkillProvider",
     "Skills",
+    "own_scope",
     "scopes_of",
     "skill_definition",
     "skills_block",
@@ -48,8 +49,13 @@ Scopes = Callable[[Actor], Sequence[str]]
 
 def scopes_of(actor: Actor) -> list[str]:
     """The scopes of somebody, most specific first: `actor:<id>`, `tenant:<ref>` if there is one, `global`."""
-    tenant = [f"tenant:{actor.tenant_ref}"] if actor.tenant_ref is not None else []
-    return [f"actor:{actor.id}", *tenant, GLOBAL]
+    tenant = [f"tenant:{actor.tenant_ref}"] if actor.tenant_ref else []
+    return [own_scope(actor), *tenant, GLOBAL]
+
+
+def own_scope(actor: Actor) -> str:
+    """The scope that is somebody's alone."""
+    return f"actor:{actor.id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,7 +215,10 @@ async def _report(name: str, exc: Exception, ctx: ToolContext) -> None:
     if ctx.on_presentation_error is not None:
         try:
             await settled(ctx.on_presentation_error(exc, {"toolName": name}))
-        except Exception:  # noqa: BLE001  # a broken reporter is no reason to fail either
+        except Exception as error:
+            if is_not_a_failure(error):
+                raise
+            # A broken reporter is no reason to fail either.
             _LOG.warning("What was told of the presentation of %r could not be heard.", name, exc_info=True)
         return
     _LOG.warning("The result of %r could not be shown: %s", name, exc)

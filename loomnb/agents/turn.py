@@ -72,6 +72,12 @@ def _admit(deps: LoopDeps, given: AgentTurnInput) -> Flow:
     if deps.quota is not None:
         verdict = yield Checkpoint("quota:check", W.check_quota)
         if not verdict["withinLimit"]:
+            if "reason" in verdict:
+                raise QuotaExceededError(
+                    f"{verdict['reason']}: {given.actor.id!r} can go on from {verdict.get('resetsAt') or 'the next period'} on.",
+                    advice="Wait until then, or raise the limit.",
+                    period=verdict["period"],
+                )
             raise QuotaExceededError(
                 f"The quota of {given.actor.id!r} is used up: {verdict['usedTokens']} of {verdict['limitTokens']} tokens today.",
                 advice="Wait for tomorrow, or raise the limit.",

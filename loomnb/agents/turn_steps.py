@@ -143,7 +143,7 @@ class Steps:
         cost = self.deps.cost_of(answer)
         self.so_far.add(answer, cost)
         yield Checkpoint(f"persist:usage:{i}", W.save_usage, (answer, "chat"))
-        if self.deps.quota is not None:
+        if self.deps.counts_quota:
             yield Checkpoint(f"quota:bump:{i}", W.bump_quota, (answer,))
         _refuse(gated)
         self.so_far.text = gated["text"]

@@ -14,6 +14,7 @@ from loomnb.agents.diagnostics import publish, span
 from loomnb.agents.elicitation import is_unanswered_intake
 from loomnb.agents.gating import run_input_chain
 from loomnb.agents.history import SummarizingHistory, WindowHistory, drop_blank, outcomes_of, settle_history
+from loomnb.agents.services import QuotaReport, QuotaStore
 from loomnb.agents.spi import ChatMessage, HistoryContext, HistorySelection, ModelPrice, Prompt, optional, settled
 from loomnb.agents.work_base import hash_of, jsonable
 from loomnb.agents.work_model import ModelWork
@@ -46,12 +47,34 @@ class TurnWork(ModelWork):
 
     async def check_quota(self) -> Any:
         """What the quota says."""
-        assert self.deps.quota is not None
-        verdict = await settled(self.deps.quota.check(self.given.actor, self.given.day or self.deps.day))
+        quota, actor = self.deps.quota, self.given.actor
+        report = optional(quota, "report")
+        if report is not None:  # a QuotaProvider: windows of days and months, in tokens and USD
+            return self._reported(await settled(report(actor=actor)))
+        verdict = await settled(cast("QuotaStore", quota).check(actor, self.given.day or self.deps.day))
         if not verdict.within_limit:
             told = {"usedTokens": verdict.used_tokens, "limitTokens": verdict.limit_tokens}
             publish("quota.exceeded", {"actorId": self.given.actor.id, **told}, self.run_id)
         return {"withinLimit": verdict.within_limit, "usedTokens": verdict.used_tokens, "limitTokens": verdict.limit_tokens}
+
+    def _reported(self, report: QuotaReport) -> dict[str, Any]:
+        if report.blocked is None:
+            return {"withinLimit": True}
+        period = report.blocked["period"]
+        window = next((one for one in report.windows if one.period == period), None)
+        numbers = (
+            {}
+            if window is None
+            else {
+                "usedTokens": window.used_tokens,
+                "limitTokens": window.limit_tokens,
+                "usedUsd": window.used_usd,
+                "limitUsd": window.limit_usd,
+            }
+        )
+        told = {**report.blocked, **{name: value for name, value in numbers.items() if value is not None}}
+        publish("quota.exceeded", {"actorId": self.given.actor.id, **told}, self.run_id)
+        return {"withinLimit": False, **told, **({"resetsAt": window.resets_at} if window is not None else {})}
 
     async def save_user(self) -> Any:
         """Store what the person said."""

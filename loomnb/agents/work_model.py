@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from loomnb.agents.diagnostics import span
+from loomnb.agents.failures import ProcessorFailedError
 from loomnb.agents.frames import DiscardWriter, frame
 from loomnb.agents.gating import frames_to_release, gate_mode, gate_writer, judge, run_input_chain, run_output_chain
+from loomnb.agents.services import QuotaStore
 from loomnb.agents.spi import ChatMessage, MaybeAwaitable, Prompt, PromptContext, UsageRow, optional, settled
 from loomnb.agents.structured import (
     DEFAULT_STRUCTURED_OUTPUT_INSTRUCTION,
@@ -25,6 +28,8 @@ from loomnb.jsonvalue import dumps, thaw
 from loomnb.runtime import AbortSignal, TurnRequest, TurnResult
 
 __all__ = ["ModelWork"]
+
+_LOG = logging.getLogger(__name__)
 
 _FOLLOW_UPS = (
     "Suggest what the person may want to ask next. Answer with a JSON array of {count} short questions in their language, each "
@@ -196,10 +201,15 @@ class ModelWork(ToolWork):
         return verdict.to_json()
 
     async def gate_each(self, texts: Sequence[str], step: int) -> Any:
-        """Judge suggestions one by one; what is refused or emptied is left out."""
+        """Judge suggestions one by one; what is refused or emptied is left out, and so is what a processor fails on: suggestions
+        never fail a turn (contracts/agents.md 1.9)."""
         kept = []
         for text in texts:
-            verdict = await self.gate_plain(text, step)
+            try:
+                verdict = await self.gate_plain(text, step)
+            except ProcessorFailedError as exc:
+                _LOG.warning("A suggestion was left out: %s", exc.message)
+                continue
             if "rejection" not in verdict and verdict["text"].strip():
                 kept.append(verdict["text"])
         return kept
@@ -222,10 +232,9 @@ class ModelWork(ToolWork):
 
     async def bump_quota(self, answer: Mapping[str, Any]) -> None:
         """Count what a call used."""
-        assert self.deps.quota is not None
         usage = answer.get("usage") or {}
         tokens = usage.get("inputTokens", 0) + usage.get("outputTokens", 0)
-        await settled(self.deps.quota.bump(self.given.actor, self.given.day or self.deps.day, tokens))
+        await settled(cast("QuotaStore", self.deps.quota).bump(self.given.actor, self.given.day or self.deps.day, tokens))
 
     async def save_assistant(
         self, answer: Mapping[str, Any], text: str, cost: float | None, follow_ups: Any, synthetic: Sequence[Mapping[str, Any]]

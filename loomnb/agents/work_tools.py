@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from loomnb.agents.amounts import is_amount
 from loomnb.agents.control_flow import is_control_flow_signal, is_replay_integrity_error
 from loomnb.agents.delegation import Delegation, is_kernels_end, is_receipt
 from loomnb.agents.diagnostics import publish, span
@@ -193,10 +194,10 @@ class ToolWork(RecordWork):
             return {"mode": "remembered", "approver": required.approver}, {"approver": required.approver}
         approval: dict[str, Any] = {"mode": "ask", "approver": required.approver}
         ttl = required.ttl_ms
-        if ttl is not None and 0 < ttl < float("inf"):
+        if ttl is not None and is_amount(ttl) and ttl > 0:
             with contextlib.suppress(OverflowError):  # later than any date there is: for ever
-                approval["expiresAt"] = (deps.source.now() + timedelta(milliseconds=int(ttl))).isoformat()
-                approval["ttlMs"] = int(ttl)
+                approval["expiresAt"] = (deps.source.now() + timedelta(milliseconds=max(1, int(ttl)))).isoformat()
+                approval["ttlMs"] = max(1, int(ttl))
         return approval, {"approver": required.approver, "expires_at": approval.get("expiresAt")}
 
     # -- running ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from loomnb.agents import storable
 from loomnb.documents import DocumentEntity, StopReason
 from loomnb.jsonvalue import thaw
 from loomnb.runtime import TurnResult
@@ -122,7 +123,7 @@ def message_of(turn: TurnResult, id: str) -> LlmMessage:  # noqa: A002  # the co
     texts = [{"type": "text", "text": turn.text}] if turn.text else []
     thoughts = [{"type": "thinking", "text": turn.reasoning}] if turn.reasoning else []
     calls = [
-        {"type": "tool_call", "id": call_id, "name": call.name, "args": thaw(call.input)}
+        {"type": "tool_call", "id": call_id, "name": call.name, "args": thaw(storable(call.input))}
         for call, call_id in zip(turn.tool_calls, _ids(turn), strict=True)
     ]
     stop = _STOPS.get(turn.finish_reason)

@@ -18,7 +18,7 @@ _MOST_SECONDS = 10 * 365 * 24 * 3600
 
 _HANDS = {
     "history": ("select", "Write history=loom.window_history(max_messages=20), or summarizing_history(…)."),
-    "quota": ("check", "Give an object with `check` and `bump`, such as loom.InMemoryQuotaStore(100_000)."),
+    "quota": ("check report", "Write quota=[loom.QuotaWindow(period='day', limit_tokens=100_000)]."),
     "retriever": ("retrieve", "Give an object with `retrieve(query, top_k=…)`."),
     "roles_policy": ("can", "Give an object with `can(actor, tool)`, such as loom.DefaultRolesPolicy(…)."),
 }
@@ -105,13 +105,15 @@ def _check_shapes(whose: str, options: Mapping[str, Any]) -> None:
             raise DefinitionError(f"{what}= of {whose} is a mapping, not {given!r:.60}.", advice=advice)
         check_texts(f"names in {what}= of {whose}", list(given or ()), advice=advice)
     for what, (method, advice) in _HANDS.items():
-        if options[what] is not None:
+        if options[what] is not None and not (what == "quota" and isinstance(options[what], (list, tuple))):
             _check_hand(f"{what}= of {whose}", options[what], method, advice)
 
 
-def _check_hand(what: str, given: object, method: str, advice: str) -> None:
-    if inspect.isclass(given) or not callable(getattr(given, method, None)):
-        raise DefinitionError(f"{what} has no method `{method}`: {given!r:.60}.", advice=advice)
+def _check_hand(what: str, given: object, methods: str, advice: str) -> None:
+    each = methods.split()
+    if inspect.isclass(given) or not any(callable(getattr(given, method, None)) for method in each):
+        lacks = " or ".join(f"`{method}`" for method in each)
+        raise DefinitionError(f"{what} has no method {lacks}: {given!r:.60}.", advice=advice)
 
 
 def _check_persona(whose: str, one: object) -> None:

@@ -29,12 +29,15 @@ from loomnb.agents import (
     MemoryProvider,
     OutputProcessor,
     Persona,
+    QuotaProvider,
     QuotaStore,
+    QuotaWindow,
     Retriever,
     RolesPolicy,
     Skill,
     SkillProvider,
     Skills,
+    StoreQuotaProvider,
     ToolRegistry,
     ToolSpec,
     VendorModel,
@@ -57,7 +60,7 @@ from loomnb.studio.colleagues import Colleagues
 from loomnb.studio.process import default
 from loomnb.studio.session import Loom
 from loomnb.studio.threads import Threads
-from loomnb.studio.turns import TurnRequested, run_tool, start_turn
+from loomnb.studio.turns import TurnRequested, run_tool, start_turn, store_of
 
 __all__ = ["Agent"]
 
@@ -104,7 +107,8 @@ class Agent:
         retriever: finds passages for what was asked.
         input_processors: look at, and may change, what the model is told.
         output_processors: judge what it said before anybody reads it.
-        quota: tokens a day.
+        quota: what a person may use: `[loom.QuotaWindow(period="month", limit_usd=5)]`, counted by what this store has on record;
+            or tokens a day (`loom.InMemoryQuotaStore`), or a QuotaProvider of your own.
         roles_policy: who may use which tool; None: a tool without roles is for everybody.
         actor: on whose behalf it works.
         repeat_guard: from how many identical calls in a run on a person is asked whether that is meant; None: never.
@@ -148,7 +152,7 @@ class Agent:
         retriever: Retriever | None = None,
         input_processors: Sequence[InputProcessor] = (),
         output_processors: Sequence[OutputProcessor] = (),
-        quota: QuotaStore | None = None,
+        quota: QuotaStore | QuotaProvider | Sequence[QuotaWindow] | None = None,
         roles_policy: RolesPolicy | None = None,
         actor: Actor | str = "local",
         repeat_guard: int | None = 3,
@@ -205,6 +209,7 @@ class Agent:
         if output is not None:
             output_json_schema(output)
         self._store = store
+        self._windows = tuple(quota) if isinstance(quota, (list, tuple)) else ()
         self._options: dict[str, Any] = {
             "roles_policy": roles_policy or DefaultRolesPolicy(),
             "approval_policy": ApprovalRules(approvals, ttl_ms=ttl * 1000 if ttl is not None else None),
@@ -223,7 +228,7 @@ class Agent:
             "retriever": retriever,
             "input_processors": tuple(input_processors),
             "output_processors": tuple(output_processors),
-            "quota": quota,
+            "quota": StoreQuotaProvider(InMemoryAgentStore(), *quota) if isinstance(quota, (list, tuple)) else quota,
             "repeat_guard": repeat_guard,
             "tool_timeout_ms": tool_timeout * 1000 if tool_timeout is not None else None,
             "tool_timeouts": {tool: seconds * 1000 for tool, seconds in (tool_timeouts or {}).items()},
@@ -274,6 +279,12 @@ class Agent:
     def _deps(self, record: RunRecord, args: Mapping[str, Any], store: JournalAgentStore) -> LoopDeps:
         picked = args.get("model")
         model = self.model if picked is None else self._picked(picked)
+        # Of the run and not of the agent: after its store was closed and opened again, a turn may begin before the agent is made
+        # anew.
+        pricing = JournalPricing(store.database, _names_of(model))
+        own: dict[str, Any] = {}
+        if self._windows:
+            own["quota"] = StoreQuotaProvider(store, *self._windows, pricing=pricing, source=record.source)
         return LoopDeps(
             model=model,
             store=store,
@@ -281,16 +292,16 @@ class Agent:
             system_prompt=self.instructions,
             day=args.get("day") or record.source.now().date().isoformat(),
             model_id=picked or getattr(model, "model_id", None) or getattr(model, "name", None),
-            pricing_store=JournalPricing(self.session.runtime.database, _names_of(model)),
+            pricing_store=pricing,
             source=record.source,
             host=self.session,
-            memory=self._remembered(),
-            **self._options,
+            memory=self._remembered(store),
+            **{**self._options, **own},
         )
 
-    def _remembered(self) -> Memories | None:
+    def _remembered(self, store: JournalAgentStore) -> Memories | None:
         if isinstance(self._memory, bool):
-            return Memories(provider=JournalMemories(self.session.runtime.database)) if self._memory else None
+            return Memories(provider=JournalMemories(store.database)) if self._memory else None
         return self._memory
 
     def _start_agent(
@@ -365,7 +376,7 @@ class Agent:
         await self._memories().forget(self.actor, memory)
 
     def _memories(self) -> Memories:
-        found = self._remembered()
+        found = self._remembered(store_of(self.session))
         if found is None:
             raise Refused(f"The agent {self.name!r} remembers nothing.", advice="Make it with memory=True.")
         return found

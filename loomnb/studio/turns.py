@@ -101,10 +101,13 @@ def start_turn(session: Loom, agent: AgentLike, asked: TurnRequested) -> AgentRu
     args |= {"roles": list(agent.actor.roles)} if agent.actor.roles is not None else {}
     args |= {"tenant": agent.actor.tenant_ref} if agent.actor.tenant_ref is not None else {}
     args |= {"attachments": attachments} if attachments else {}
-    args |= {"model": asked.model} if asked.model is not None else {}
     args |= {"regenerate": True} if asked.regenerate else {}
     args |= {"parent": parent} if parent is not None else {}
     thread = _known_thread(store, agent, thread_id, may_begin=asked.thread is None or asked.may_begin)
+    model = asked.model if asked.model is not None else thread.model if thread is not None else None
+    if model is not None:
+        _check_model(agent, model)
+        args["model"] = model
     pinned = thread.persona if thread is not None else None
     # What the turn says, else what its thread is pinned to, else the agent's own.
     persona = next((one for one in (asked.persona, pinned, agent.default_persona) if one is not None), None)
@@ -155,9 +158,14 @@ def _check(agent: AgentLike, asked: TurnRequested) -> None:
         raise Refused(f"durability={asked.durability!r:.60} is not known.", advice="Use 'sync' (the default) or 'pipelined'.")
     if asked.persona is not None and not agent.has_persona(asked.persona):
         raise NotFound(f"The agent {agent.name!r} has no persona {asked.persona!r}.")
-    if asked.model is not None and asked.model not in agent.models and ":" not in asked.model:
+    if asked.model is not None:
+        _check_model(agent, asked.model)
+
+
+def _check_model(agent: AgentLike, model: str) -> None:
+    if model not in agent.models and ":" not in model:
         known = ", ".join(agent.models) or "none"
-        raise NotFound(f"The agent {agent.name!r} has no model {asked.model!r}.", advice=f"Give vendor:name, or one of: {known}.")
+        raise NotFound(f"The agent {agent.name!r} has no model {model!r}.", advice=f"Give vendor:name, or one of: {known}.")
 
 
 def _admit(live: Sequence[RunRecord], thread_id: str) -> None:

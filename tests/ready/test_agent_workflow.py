@@ -117,6 +117,24 @@ def test_a_call_with_invalid_arguments_is_told_to_the_model_which_is_asked_again
     assert model.requests[1].messages[-1]["isError"] is True
 
 
+@pytest.mark.parametrize("given", [float("nan"), "\ud800"], ids=["nan", "half-a-pair"])
+def test_arguments_that_cannot_be_stored_are_told_to_the_model_too(given: Any) -> None:
+    calls = [loom.ToolRequest(id="a", name="add", input={"a": given, "b": 2})]
+
+    class Odd:
+        def __init__(self) -> None:
+            self.turns = [loom.TurnResult(tool_calls=calls), loom.TurnResult(text="Sorry.")]
+
+        async def run_turn(self, request: TurnRequest) -> loom.TurnResult:
+            return self.turns.pop(0)
+
+    loom.use_models(Odd())
+    run = drive(AgentWorkflow, {**ARGS, "tools": ["add"]})
+
+    assert run.result == {"response": "Sorry."}
+    assert [r["isError"] for r in results(run)] == [True]
+
+
 @pytest.mark.case("workflows:L18")
 def test_the_documents_are_context_user_assistant_tool_results_and_assistant(session: loom.Loom) -> None:
     model = ScriptedModel([ADD, "It is 3."])

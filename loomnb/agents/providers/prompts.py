@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,31 @@ def _how(message: Mapping[str, Any]) -> str:
     return "failed" if message.get("isError") else "success"
 
 
+def _arguments(given: Any) -> dict[str, Any] | str:
+    """The arguments of a call as vendors take them back. What was no JSON stands as its text, and some libraries read that
+    leniently into what they cannot send."""
+    if isinstance(given, dict):
+        return given
+    try:
+        if isinstance(given, str):
+            json.loads(given, parse_constant=_refused, parse_float=_finite)
+            return given
+    except ValueError:
+        given = {"unreadable": given}
+    return given if isinstance(given, dict) else json.dumps(given)
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is larger than any number")
+    return value
+
+
 class _Prompt:
     """A conversation of pydantic-ai while it is put together: requests and responses in turn."""
 
@@ -174,7 +200,7 @@ class _Prompt:
             parts.append(self._theirs.TextPart(content=text))
         for call in message.get("toolCalls") or ():
             given = thaw(call.get("input"))
-            args = given if isinstance(given, (dict, str)) else json.dumps(given)
+            args = _arguments(given)
             parts.append(self._theirs.ToolCallPart(tool_name=call["name"], args=args, tool_call_id=call["id"]))
         return self._theirs.ModelResponse(parts=parts)
 
@@ -192,6 +218,12 @@ class _Prompt:
         # A gate may have taken something out of the text, and a policy a call: what they took out must not come back this way.
         text = "".join(part.content for part in response.parts if isinstance(part, self._theirs.TextPart))
         calls = [part.tool_call_id for part in response.parts if isinstance(part, self._theirs.ToolCallPart)]
+        if any(
+            _arguments(part.args or {}) != (part.args or {})
+            for part in response.parts
+            if isinstance(part, self._theirs.ToolCallPart)
+        ):
+            return None  # its library could not send that
         is_same = text == (message.get("content") or "") and calls == [call["id"] for call in message.get("toolCalls") or ()]
         return response if is_same else None
 
