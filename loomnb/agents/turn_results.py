@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from loomnb.agents.amounts import is_amount
+from loomnb.agents.amounts import is_amount, is_count
 from loomnb.agents.failures import ModelOutputMissing
 from loomnb.agents.words import storable
 from loomnb.errors import NotJson
@@ -44,11 +44,7 @@ def counted(usage: object) -> dict[str, int]:
     """Tokens as they can be counted: what is unknown, or no number that could be one, is left out and never 0."""
     if not isinstance(usage, Mapping):
         return {}
-    return {
-        str(name): count
-        for name, count in usage.items()
-        if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _MOST_TOKENS
-    }
+    return {str(name): count for name, count in usage.items() if is_count(count, least=0) and count < _MOST_TOKENS}
 
 
 def _arguments(call: ToolRequest, model: object) -> Json:

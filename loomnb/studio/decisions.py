@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from loomnb.agents import check_text
 from loomnb.asks import Ask
 from loomnb.errors import AnswerRefused, Conflict, NotFound
 from loomnb.runtime import Run
@@ -100,7 +101,8 @@ class Approvals:
                 f"{len(found)} calls with the id {tool_call_id!r} wait for a decision.",
                 advice=f"Answer one at its run: loom.run(id).answer(True). They are {runs}.",
             )
-        rows = self._rows(_CALL, {"id": tool_call_id}) if _can_be_an_id(tool_call_id) else ()
+        check_text("The id of a call", tool_call_id, error=NotFound)
+        rows = self._rows(_CALL, {"id": tool_call_id})
         if not rows:
             raise NotFound(f"There is no call {tool_call_id!r:.80}.", advice="loom.pending() lists what waits for an answer.")
         status, run_id, is_undecided, is_over = rows[-1]
@@ -114,13 +116,3 @@ class Approvals:
         # The row is the tool's business, and a moment behind the answer: what waits and is not asked any more was decided.
         stands = "its decision is on its way" if status == "pending_approval" else f"it is {status}"
         raise AnswerRefused(f"The call {tool_call_id!r} waits for no decision: {stands}.", advice=advice)
-
-
-def _can_be_an_id(value: object) -> bool:
-    if not isinstance(value, str):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
