@@ -10,7 +10,7 @@ from collections.abc import Callable
 import loomnb as loom
 from loomnb.testing import StillSource, at_rest
 
-__all__ = ["StillSource", "at_rest", "calls_of", "plain_id", "status_is", "until"]
+__all__ = ["StillSource", "at_rest", "calls_of", "ended", "plain_id", "status_is", "until"]
 
 PATIENCE = 20.0
 """Seconds after which a wait in a test has failed; it is never waited for otherwise."""
@@ -28,6 +28,15 @@ def until(run: loom.Run, over: Callable[[], bool]) -> None:
 def status_is(run: loom.Run, status: str) -> None:
     """Wait for a status that is no rest, such as `retrying`."""
     until(run, lambda: run.status == status)
+
+
+def ended(run: loom.AgentRun) -> loom.AgentResult:
+    """Wait for a turn, and give what it came to."""
+
+    async def main() -> loom.AgentResult:
+        return await run
+
+    return asyncio.run(main())
 
 
 def plain_id(value: object) -> str:

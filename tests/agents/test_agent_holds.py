@@ -5,28 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 import loomnb as loom
 from loomnb.testing import ProtocolServer, Reply, Said, ScriptedModel
-from tests.helpers import PATIENCE, plain_id
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[loom.Loom]:
-    with loom.Loom(str(tmp_path / "a.duckdb"), headless=True) as session:
-        yield session
-
-
-def ended(run: loom.AgentRun) -> loom.AgentResult:
-    async def main() -> loom.AgentResult:
-        return await run
-
-    return asyncio.run(main())
+from tests.helpers import PATIENCE, ended, plain_id
 
 
 def test_an_approved_action_that_is_stopped_in_its_middle_is_told_as_begun(store: loom.Loom) -> None:

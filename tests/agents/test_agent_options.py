@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import loomnb as loom
 from loomnb.testing import ScriptedModel
-from tests.helpers import plain_id
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[loom.Loom]:
-    with loom.Loom(str(tmp_path / "a.duckdb"), headless=True) as session:
-        yield session
-
-
-def ended(run: loom.AgentRun) -> loom.AgentResult:
-    async def main() -> loom.AgentResult:
-        return await run
-
-    return asyncio.run(main())
+from tests.helpers import ended, plain_id
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,22 +31,9 @@ from loomnb.agents import (
 from loomnb.testing import ProtocolServer, Reply, Said, ScriptedModel
 from tests.agents.doubles import Gate
 from tests.agents.looping import Hooks, Suspended, deps, purposes_of, row_of, said, tool, turn
-from tests.helpers import PATIENCE
+from tests.helpers import PATIENCE, ended
 
 ANN = Actor(id="ann", tenant_ref="acme")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[loom.Loom]:
-    with loom.Loom(str(tmp_path / "a.duckdb"), headless=True) as session:
-        yield session
-
-
-def ended(run: loom.AgentRun) -> loom.AgentResult:
-    async def main() -> loom.AgentResult:
-        return await run
-
-    return asyncio.run(main())
 
 
 # -- memories --
